@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: one command per stage. Exit status: 0 fine, 1 refused or wrong, 2 unreadable file or bad usage."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from . import __version__
+from .errors import Findings, SnnError, Unreadable
+from .options import DEFAULT_NAME, KERNELS, RESETS, Options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; `arguments` without the program's name."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        chosen = _parser().parse_args(words)
+        command: Callable[[argparse.Namespace], int] = chosen.command
+        return command(chosen)
+    except SnnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with its errors in our one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise Unreadable("", "", message, f"see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m snn_builder", description="Trained spiking networks (NIR) to C for small cores.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"snn-builder {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    def add(name: str, command: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.set_defaults(command=command)
+        return sub
+
+    for name, run, text in (
+        ("generate", _generate, "all stages: .nir to C"),
+        ("export", _export, "first stage: .nir to N.mlir, N.h, N_weights.c, N.json"),
+    ):
+        stage = add(name, run, text)
+        _network_arguments(stage)
+        stage.add_argument("-o", dest="out", metavar="DIR", required=True, help="where to write; made if needed")
+
+    for name, run, text in (("lower", _lower, "N.mlir to N.lowered.mlir"), ("emit-c", _emit_c, "N.lowered.mlir to N.c")):
+        stage = add(name, run, text)
+        stage.add_argument("file", metavar="FILE")
+        stage.add_argument("-o", dest="out", metavar="FILE", required=True)
+
+    stage = add("simulate", _simulate, "run the NumPy reference on a .npy")
+    _network_arguments(stage)
+    stage.add_argument("--input", required=True, metavar="NPY", help="steps x shape, or samples x steps x shape")
+    stage.add_argument("--output", required=True, metavar="NPY")
+    stage.add_argument("--trace", metavar="NPZ", help="also write what every inner layer did")
+
+    stage = add("bake", _bake, "input data to C for firmware/main.c")
+    _network_arguments(stage)
+    stage.add_argument("-o", dest="out", metavar="DIR", required=True)
+    stage.add_argument("--input", metavar="NPY", help="default: random spikes")
+    stage.add_argument("--labels", metavar="NPY", help="default: INPUT.labels.npy where it exists")
+
+    stage = add("run", _run, "run an image and compare what it prints with the reference")
+    stage.add_argument("directory", metavar="DIR", help="the build directory: has reference.npz, gets result.json and outputs.npy")
+    stage.add_argument("run_command", metavar="COMMAND", nargs="+", help="after --: what runs the image")
+
+    stage = add("size", _size, "bytes of images by section")
+    stage.add_argument("files", metavar="ELF", nargs="+")
+    stage.add_argument("--json", action="store_true")
+    return parser
+
+
+def _network_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the network: a .nir file")
+    parser.add_argument("--name", default=DEFAULT_NAME, metavar="N", help=f"prefix of files and C symbols (default {DEFAULT_NAME})")
+    parser.add_argument("--quantize", action="store_true", help="integer mode: int8 weights, Q12 state")
+    parser.add_argument("--dt", type=float, metavar="S", help="timestep, in the file's unit of time")
+    parser.add_argument("--reset", choices=RESETS, default="zero", help="what a spike does to v: v_reset, or v - v_threshold")
+    parser.add_argument("--kernel", choices=KERNELS, default="dense")
+    parser.add_argument("--input-scale", type=int, metavar="E", help="integer mode: input value = q * 2^-E")
+
+
+def _options(chosen: argparse.Namespace) -> Options:
+    return Options(chosen.name, chosen.quantize, chosen.dt, chosen.reset, chosen.kernel, chosen.input_scale)
+
+
+def _report(findings: Findings) -> None:
+    for item in findings.items:
+        if item.level == "warning":
+            print(f"warning: {': '.join(part for part in (findings.file, item.node, item.problem) if part)}", end="", file=sys.stderr)
+            print(f"; {item.remedy}" if item.remedy else "", file=sys.stderr)
+
+
+def _generate(chosen: argparse.Namespace) -> int:
+    from .generate import generate
+
+    findings = Findings(chosen.file)
+    generate(chosen.file, chosen.out, _options(chosen), findings)
+    _report(findings)
+    return 0
+
+
+def _export(chosen: argparse.Namespace) -> int:
+    from .export import export
+
+    findings = Findings(chosen.file)
+    export(chosen.file, chosen.out, _options(chosen), findings)
+    _report(findings)
+    return 0
+
+
+def _lower(chosen: argparse.Namespace) -> int:
+    from .files import read_text, write
+    from .lowering import lower
+
+    write(chosen.out, lower(read_text(chosen.file), chosen.file))
+    return 0
+
+
+def _emit_c(chosen: argparse.Namespace) -> int:
+    from .c import emit_c
+    from .files import read_text, write
+
+    write(chosen.out, emit_c(read_text(chosen.file), chosen.file))
+    return 0
+
+
+def _simulate(chosen: argparse.Namespace) -> int:
+    from .simulate import simulate
+
+    findings = Findings(chosen.file)
+    simulate(chosen.file, chosen.input, chosen.output, _options(chosen), chosen.trace, findings)
+    _report(findings)
+    return 0
+
+
+def _bake(chosen: argparse.Namespace) -> int:
+    from .harness import bake
+
+    findings = Findings(chosen.file)
+    bake(chosen.file, chosen.out, _options(chosen), chosen.input, chosen.labels, findings)
+    return 0
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    from .harness import run
+
+    return run(chosen.directory, chosen.run_command)
+
+
+def _size(chosen: argparse.Namespace) -> int:
+    from .elf import main
+
+    return main(chosen.files, chosen.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

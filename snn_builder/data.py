@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Input, label and output arrays of a user: `.npy`, or `.npz` by terminal name where a network has several."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import Refused, Unreadable
+from .network import Network, Terminal, size
+from .program import Array
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of a `.npz` by name, of a `.npy` under "". Raises `Unreadable`."""
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+        return {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {"": loaded}
+    except FileNotFoundError:
+        raise Unreadable(path, "", "no such file", "check the path") from None
+    except (OSError, ValueError, EOFError, KeyError):
+        raise Unreadable(path, "", "not a NumPy array file", "save it with numpy.save (no pickled objects)") from None
+
+
+def load_inputs(path: str | os.PathLike[str], network: Network) -> tuple[dict[str, Array], bool]:
+    """Per Input, (samples, steps, *shape); and whether the file holds samples (rank 2+n) or one run (rank 1+n).
+
+    A layer may also come flat: one axis in place of the shape's. Raises `Refused` where shapes do not fit."""
+    arrays = load(path)
+    terminals = network.terminals("Input")
+    if set(arrays) == {""} and len(terminals) == 1:
+        arrays = {terminals[0].name: arrays[""]}
+    wanted = {terminal.name for terminal in terminals}
+    if set(arrays) != wanted:
+        raise Refused(path, "", f"the network's inputs are {', '.join(sorted(wanted))}", "save one array per input, by name, with numpy.savez")
+    found = {terminal.name: _in_samples(arrays[terminal.name], terminal, path) for terminal in terminals}
+    if len({(array.shape[:2], many) for array, many in found.values()}) > 1:
+        raise Refused(path, "", "the inputs differ in samples or steps", "give every input the same number of both")
+    return {name: array for name, (array, _) in found.items()}, next(iter(found.values()))[1]
+
+
+def _in_samples(data: Array, terminal: Terminal, path: str | os.PathLike[str]) -> tuple[Array, bool]:
+    for tail in (terminal.shape, (size(terminal.shape),)):
+        for leading in (1, 2):
+            if data.ndim == leading + len(tail) and data.shape[leading:] == tail:
+                leads = data.shape[:leading] if leading == 2 else (1, *data.shape[:1])
+                return data.reshape(*leads, *terminal.shape), leading == 2
+    shape = " x ".join(map(str, terminal.shape))
+    raise Refused(path, terminal.name, f"data of shape {data.shape} does not fit an input of {shape}", f"give steps x {shape}, or samples x steps x {shape}")
+
+
+def load_labels(path: str | os.PathLike[str], samples: int) -> Array:
+    """(samples,) int64. Raises `Unreadable` or `Refused`."""
+    labels = load(path).get("")
+    if labels is None or labels.shape != (samples,) or labels.dtype.kind not in "iu":
+        raise Refused(path, "", f"labels do not fit {samples} samples", "save one whole number per sample, shape (samples,)")
+    return labels.astype(np.int64)
+
+
+def random_spikes(network: Network, steps: int = 32, density: float = 0.1) -> dict[str, Array]:
+    """Per Input, (1, steps, *shape) of 0 and 1 from a fixed seed: something to run a network on that came without data. The legacy
+    generator, because its stream is frozen."""
+    generator = np.random.RandomState(0)
+    return {
+        terminal.name: (generator.random_sample((1, steps, *terminal.shape)) < density).astype(np.int8) for terminal in network.terminals("Input")
+    }
+
+
+def labels_beside(path: str | os.PathLike[str]) -> Path:
+    """Where the labels of an input file are looked for: `input.npy` -> `input.labels.npy`."""
+    return Path(path).with_suffix(".labels.npy")
+
+
+def arrays_as_bytes(arrays: dict[str, Array]) -> bytes:
+    """One array as `.npy`, several as `.npz`; the same bytes for the same arrays."""
+    import io
+    import zipfile
+
+    def npy(array: Array) -> bytes:
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+        return stream.getvalue()
+
+    if set(arrays) == {""}:
+        return npy(arrays[""])
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), npy(array))
+    return stream.getvalue()

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both ends of firmware/main.c: the input that is baked into an image, and the reading of what a board printed.
+
+The format of the printout is described in firmware/main.c.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import __version__
+from .data import arrays_as_bytes, labels_beside, load, load_inputs, load_labels, random_spikes
+from .errors import Findings, Refused, Unreadable
+from .export.header import INTERFACE
+from .export.layout import C_TYPES, Layout, lay_out
+from .files import write, write_all
+from .names import CNames
+from .network import Neuron
+from .options import Options
+from .pipeline import compile_network
+from .program import Array, Program
+from .reference import simulate
+
+BAKED_INTERFACE = 1  # firmware/main.c checks it
+NAN = 0x7FC00000  # what every NaN is taken for
+
+
+# -- Into the image -----------------------------------------------------------------------------------------------------------
+
+
+def bake(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: Options,
+    input: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    findings: Findings | None = None,
+) -> None:
+    """Writes `baked.h`, `baked.c` (input and checks for firmware/main.c) and `reference.npz` (what has to come out). Without `input`: 32
+    steps of random spikes from a fixed seed. Raises `Unreadable` or `Refused`."""
+    findings = Findings(path) if findings is None else findings
+    program = compile_network(path, options, findings)
+    layout = lay_out(program, CNames(program.network.file))
+    inputs, many = load_inputs(input, program.network) if input is not None else (random_spikes(program.network), False)
+    result = simulate(program, inputs)
+    if result.saturated:
+        findings.warn("", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale=")
+    outputs = _joined(result.outputs)
+    reference: dict[str, Array] = {"outputs": outputs, "many": np.array(many)}
+    if options.quantize:
+        exact = compile_network(path, dataclasses.replace(options, quantize=False, input_scale=None), Findings(path))
+        reference["float_outputs"] = _joined(simulate(exact, inputs).outputs)
+    if labels is None and input is not None and labels_beside(input).exists():
+        labels = labels_beside(input)
+    if labels is not None:
+        reference["labels"] = load_labels(labels, len(outputs))
+    reference["layers"] = np.array([" + ".join(program.network.predecessors(variable.node)) for variable in layout.outputs])
+    reference["sizes"] = np.array([variable.shape[0] for variable in layout.outputs])
+    reference["spiking"] = np.array(_spiking(program, layout))
+    reference["frac_bits"] = np.repeat([program.frac.get(variable.node, 0) for variable in layout.outputs], reference["sizes"])
+    baked = _Baked(program, layout, result.inputs, outputs, "random spikes (seed 0)" if input is None else os.path.basename(input))
+    write_all(out, {"baked.h": baked.header(), "baked.c": baked.source(), "reference.npz": arrays_as_bytes(reference)})
+
+
+def _joined(outputs: dict[str, Array]) -> Array:
+    """(samples, steps, all outputs in name order), in one type that holds them all."""
+    flat = [array.reshape(*array.shape[:2], -1) for array in outputs.values()]
+    return np.concatenate(flat, axis=2)
+
+
+def _spiking(program: Program, layout: Layout) -> bool:
+    """Whether every Output carries spikes of one neuron layer."""
+    for variable in layout.outputs:
+        sources = [program.network.nodes[source] for source in program.network.predecessors(variable.node)]
+        if not (len(sources) == 1 and isinstance(sources[0], Neuron) and sources[0].spikes):
+            return False
+    return True
+
+
+class _Baked:
+    """The text of baked.h and baked.c."""
+
+    def __init__(self, program: Program, layout: Layout, inputs: Array, outputs: Array, origin: str) -> None:
+        self.name = program.options.name
+        self.layout = layout
+        self.inputs = inputs
+        self.outputs = outputs
+        self.origin = re.sub(r"[^\w .()-]", "?", origin)
+        self.input_bits = 1 if np.all((inputs == 0) | (inputs == 1)) else 8 if program.options.quantize else 32
+        # float mode prints whole patterns, except for spikes
+        self.output_bits = 1 if _spiking(program, layout) else 8 if outputs.dtype == np.int8 else 32
+
+    def header(self) -> str:
+        samples, steps = self.inputs.shape[:2]
+        prefix = self.name.upper()
+        output_type = {"i1": "int8_t", "i4": "int32_t", "f4": "float"}[self.outputs.dtype.str[1:]]
+        return f"""\
+/* baked.h: what firmware/main.c must know of {self.name} and its input. Generated by snn-builder {__version__}; do not edit. */
+#ifndef BAKED_H
+#define BAKED_H
+
+#include "{self.name}.h"
+
+#if {prefix}_INTERFACE != {INTERFACE}
+#error "{self.name}.h has another interface than baked.h: generate both with one snn-builder"
+#endif
+
+#define BAKED_INTERFACE {BAKED_INTERFACE}
+#define BAKED_SAMPLES {samples}
+#define BAKED_STEPS {steps} /* of each sample */
+#define BAKED_INPUT_SIZE {self.inputs.shape[2]}
+#define BAKED_INPUT_BITS {self.input_bits}
+#define BAKED_OUTPUT_SIZE {self.outputs.shape[2]}
+#define BAKED_OUTPUT_BITS {self.output_bits}
+
+typedef {self.name}_state baked_state;
+typedef {self.name}_input_t baked_input_t;
+typedef {output_type} baked_output_t;
+
+extern const uint8_t baked_input[]; /* {self.origin} */
+extern const uint32_t baked_check[BAKED_SAMPLES];
+
+void baked_init(baked_state *state);
+void baked_step(baked_state *state, const baked_input_t *in, baked_output_t *out);
+
+#endif
+"""
+
+    def source(self) -> str:
+        packed = _rows((f"0x{byte:02x}" for byte in self._packed()), 20)
+        checks = _rows((f"0x{check:08x}u" for check in checks_of(self.outputs, self.output_bits)), 8)
+        return f"""\
+/* baked.c: input, and checks of the output, for firmware/main.c. Generated by snn-builder {__version__}; do not edit. */
+#include "baked.h"
+
+void baked_init(baked_state *state)
+{{
+    {self.name}_init(state);
+}}
+
+void baked_step(baked_state *state, const baked_input_t *in, baked_output_t *out)
+{{
+{self._step()}
+}}
+
+const uint8_t baked_input[] = {{
+{packed}
+}};
+
+const uint32_t baked_check[BAKED_SAMPLES] = {{
+{checks}
+}};
+"""
+
+    def _step(self) -> str:
+        """The call of `step`: terminals lie one behind the other; outputs of different types are widened to int32."""
+        arguments = ["state"]
+        offset = 0
+        for variable in self.layout.inputs:
+            arguments.append(f"in + {offset}" if offset else "in")
+            offset += variable.shape[0]
+        before, after, offset = [], [], 0
+        mixed = len({variable.element for variable in self.layout.outputs}) > 1
+        for variable in self.layout.outputs:
+            target = f"out + {offset}" if offset else "out"
+            if mixed:
+                before.append(f"    {C_TYPES[variable.element]} {variable.name}[{variable.shape[0]}];")
+                after.append(f"    for (int i = 0; i < {variable.shape[0]}; i++) out[{offset} + i] = {variable.name}[i];")
+                target = variable.name
+            arguments.append(target)
+            offset += variable.shape[0]
+        return "\n".join([*before, f"    {self.name}_step({', '.join(arguments)});", *after])
+
+    def _packed(self) -> bytes:
+        if self.input_bits == 1:
+            return np.packbits(self.inputs.astype(np.uint8), axis=2, bitorder="little").tobytes()
+        return self.inputs.astype("<i1" if self.input_bits == 8 else "<f4").tobytes()
+
+
+def _rows(items: Any, columns: int) -> str:
+    listed = list(items) or ["0"]
+    return ",\n".join("    " + ", ".join(listed[start : start + columns]) for start in range(0, len(listed), columns))
+
+
+def bits_of(outputs: Array) -> Array:
+    """The patterns that a board prints: of floats the 32 bits, every NaN alike; of integers two's complement."""
+    if outputs.dtype == np.float32:
+        bits = np.ascontiguousarray(outputs).view(np.uint32)
+        return np.where(np.isnan(outputs), np.uint32(NAN), bits)
+    return outputs.view(np.uint8 if outputs.dtype == np.int8 else np.uint32)
+
+
+def checks_of(outputs: Array, output_bits: int) -> list[int]:
+    """FNV-1a-32 per sample over its values' bytes, the lowest first; spikes (output_bits 1) are one byte each."""
+    values = outputs.astype(np.uint8) if output_bits == 1 else bits_of(outputs)
+    checks = []
+    for sample in values:
+        check = 2166136261
+        for byte in sample.astype(sample.dtype.newbyteorder("<")).tobytes():
+            check = ((check ^ byte) * 16777619) & 0xFFFFFFFF
+        checks.append(check)
+    return checks
+
+
+# -- Out of the board ---------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Printout:
+    """What a board printed: outputs (samples, steps, size) as in `reference.npz`, the classes it saw, and its last line."""
+
+    outputs: Array
+    classes: list[int]
+    errors: int
+    steps: int
+    cycles: int
+
+
+LAST_LINE = re.compile(r"SNN (ok|fail) errors=(\d+) steps=(\d+) cycles=(\d+)")
+
+
+def decode(text: str, reference: Array, output_bits: int) -> Printout:
+    """Raises ValueError, naming the line, where the printout is not one of this image."""
+    samples, steps, count = reference.shape
+    lines = text.splitlines()
+    last = LAST_LINE.fullmatch(lines[-1]) if lines else None
+    if last is None:
+        raise ValueError(f"it stopped after {len(lines)} lines without its last line 'SNN ...'" + (f": '{lines[-1][:60]}'" if lines else ""))
+    if len(lines) - 1 != samples:
+        raise ValueError(f"it printed {len(lines) - 1} samples, not {samples}")
+    width = steps * (2 * -(-count // 8) if output_bits == 1 else count * output_bits // 4)
+    outputs = np.zeros_like(reference)
+    classes = []
+    for index, line in enumerate(lines[:-1]):
+        match = re.fullmatch(rf"{index} ([0-9a-f]{{{width}}}) (\d+)", line)
+        if match is None:
+            raise ValueError(f"line {index + 1} is not a sample's: '{line[:60]}'")
+        raw = np.frombuffer(bytes.fromhex(match[1]), np.uint8)
+        if output_bits == 1:
+            bits = np.unpackbits(raw.reshape(steps, -1), axis=1, bitorder="little")[:, :count]
+            outputs[index] = bits.astype(reference.dtype)
+        else:
+            pattern = raw.view(f">u{output_bits // 8}").astype(f"u{output_bits // 8}")
+            outputs[index] = pattern.view(reference.dtype).reshape(steps, count)
+        classes.append(int(match[2]))
+    return Printout(outputs, classes, int(last[2]), int(last[3]), int(last[4]))
+
+
+def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[str], None] = print) -> int:
+    """Runs an image built in `directory` and holds what it prints against `reference.npz` there. Writes `outputs.npy` and `result.json`;
+    returns 0 where all is right and 1 where not. Raises `Unreadable` or `Refused` where there is nothing to compare."""
+    folder = Path(directory)
+    reference = load(folder / "reference.npz")
+    expected, spiking = reference["outputs"], bool(reference["spiking"])
+    output_bits = 1 if spiking else 8 if expected.dtype == np.int8 else 32
+    try:
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise Unreadable(command[0], "", f"cannot be run ({error.strerror})", "build it first") from None
+    try:
+        printed = decode(process.stdout.decode("ascii", "replace"), expected, output_bits)
+    except ValueError as problem:
+        raise Refused(folder, "", f"the board's printout is wrong: {problem} (exit status {process.returncode})", "see what it printed before it stopped") from None
+
+    different = bits_of(printed.outputs) != bits_of(expected)
+    labels = reference.get("labels")
+    for index, seen in enumerate(printed.classes):
+        label = "" if labels is None else f", label {labels[index]}" + ("" if labels[index] == seen else "  <- wrong")
+        say(f"sample {index}: class {seen}{label}")
+    result: dict[str, Any] = {
+        "samples": len(expected),
+        "steps": printed.steps,
+        "mismatches": int(np.count_nonzero(different)),
+        "spikes": int(np.count_nonzero(printed.outputs)) if spiking else None,
+        "cycles": printed.cycles,
+    }
+    if labels is not None:
+        result["accuracy"] = float(np.mean(np.array(printed.classes) == labels))
+        say(f"accuracy {100 * result['accuracy']:.1f} % of {len(labels)} samples")
+    say(_agreement("reference", printed.outputs, expected, spiking, result, "reference"))
+    if "float_outputs" in reference:
+        say(_agreement("float mode", _in_units(printed.outputs, reference), _in_units(reference["float_outputs"], reference), spiking, result, "float"))
+    image = folder / "firmware.elf"
+    if image.exists():
+        from .elf import sections
+
+        sizes = dataclasses.asdict(sections(image))
+        result |= sizes
+        say("bytes: " + ", ".join(f"{part} {count}" for part, count in sizes.items()))
+    board_says_ok = printed.errors == 0 and process.returncode == 0
+    if different.any():
+        say(_first_difference(different, printed.outputs, expected, reference))
+    elif not board_says_ok:
+        say(f"error: {folder}: outputs agree, but the board reported {printed.errors} errors and exit status {process.returncode}")
+    outputs = printed.outputs if bool(reference["many"]) else printed.outputs[0]
+    write(folder / "outputs.npy", arrays_as_bytes({"": outputs}))
+    write(folder / "result.json", json.dumps(result, indent=1) + "\n")
+    return 0 if board_says_ok and not different.any() else 1
+
+
+def _agreement(with_what: str, ours: Array, theirs: Array, spiking: bool, result: dict[str, Any], key: str) -> str:
+    """Never the share of equal entries alone: outputs are sparse (DESIGN 4.6)."""
+    if not spiking:
+        largest = float(np.max(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)), initial=0.0))
+        result[f"{key}_largest_difference"] = largest
+        return f"against {with_what}: largest difference {largest:.6g}"
+    a, b = ours != 0, theirs != 0
+    both = int(np.count_nonzero(a & b))
+    total = int(np.count_nonzero(a)) + int(np.count_nonzero(b))
+    f1 = 2 * both / total if total else 1.0
+    result[f"{key}_spikes"] = int(np.count_nonzero(b))
+    result[f"{key}_f1"] = f1
+    return f"against {with_what}: {np.count_nonzero(a)} spikes to {np.count_nonzero(b)}, F1 {f1:.4f}"
+
+
+def _in_units(outputs: Array, reference: dict[str, Array]) -> Array:
+    """Integer outputs in the network's own units."""
+    if outputs.dtype == np.float32:
+        return outputs
+    return np.ldexp(outputs.astype(np.float64), -reference["frac_bits"])
+
+
+def _first_difference(different: Array, ours: Array, theirs: Array, reference: dict[str, Array]) -> str:
+    sample, step, index = (int(i) for i in np.argwhere(different)[0])
+    offset = index
+    for layer, count in zip(reference["layers"], reference["sizes"], strict=True):  # noqa: B007
+        if offset < count:
+            break
+        offset -= int(count)
+    return (
+        f"error: sample {sample}, step {step}, layer {layer}, neuron {offset}: board {ours[sample, step, index]}, "
+        f"reference {theirs[sample, step, index]} ({np.count_nonzero(different)} values differ)"
+    )
+

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The typed graph that every stage works on: what a `.nir` file says, with shapes resolved and nothing interpreted.
+
+Arrays are float64 copies of what the file holds (float32 values are exact in them). Node names are the file's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64: TypeAlias = NDArray[np.float64]
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Terminal:
+    """`Input` or `Output`: where values of `shape` enter or leave the network, once per timestep."""
+
+    name: str
+    kind: str
+    shape: Shape
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.shape
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """`Linear` or `Affine`: y = weight @ x + bias; weight is (outputs, inputs), bias (outputs,) or None."""
+
+    name: str
+    kind: str
+    weight: F64
+    bias: F64 | None
+
+    @property
+    def input_shape(self) -> Shape:
+        return (self.weight.shape[1],)
+
+    @property
+    def output_shape(self) -> Shape:
+        return (self.weight.shape[0],)
+
+
+@dataclasses.dataclass(frozen=True)
+class Neuron:
+    """LIF, LI, CubaLIF, CubaLI, IF or I: one neuron per element of `shape`; parameters have that shape, or are None where the kind has none.
+
+    `tau` is the membrane's time constant (NIR: tau or tau_mem), `tau_syn` the synapse's, both in the file's unit of time.
+    """
+
+    name: str
+    kind: str
+    shape: Shape
+    r: F64
+    tau: F64 | None = None
+    tau_syn: F64 | None = None
+    w_in: F64 | None = None
+    v_leak: F64 | None = None
+    v_threshold: F64 | None = None
+    v_reset: F64 | None = None
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.shape
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.shape
+
+    @property
+    def spikes(self) -> bool:
+        """Whether the output is a spike (else it is the membrane potential)."""
+        return self.v_threshold is not None
+
+
+Node: TypeAlias = Terminal | Linear | Neuron
+Edge: TypeAlias = tuple[str, str]
+
+
+def size(shape: Shape) -> int:
+    """Number of elements."""
+    return math.prod(shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A checked graph: `nodes` by name in code-point order, `edges` (source, target) sorted, without duplicates.
+
+    `file` is the path as the user gave it, `sha256` the digest of its bytes, `dt` the graph's metadata key of that name.
+    """
+
+    file: str
+    sha256: str
+    nodes: dict[str, Node]
+    edges: tuple[Edge, ...]
+    dt: float | None
+
+    def predecessors(self, name: str) -> list[str]:
+        """Sources of the edges into a node, in name order."""
+        return [source for source, target in self.edges if target == name]
+
+    def successors(self, name: str) -> list[str]:
+        """Targets of the edges out of a node, in name order."""
+        return [target for source, target in self.edges if source == name]
+
+    def terminals(self, kind: str) -> list[Terminal]:
+        """The `Input`s or `Output`s in name order."""
+        return [node for node in self.nodes.values() if isinstance(node, Terminal) and node.kind == kind]
+
+    def neurons(self) -> list[Neuron]:
+        return [node for node in self.nodes.values() if isinstance(node, Neuron)]
+
+    def synapses(self) -> list[Linear]:
+        return [node for node in self.nodes.values() if isinstance(node, Linear)]

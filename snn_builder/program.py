@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network as it will run: execution order, and every parameter rounded to the arithmetic of its mode.
+
+`discretise.round_to_float` and `quantise.quantise` make a `Program`; the reference simulator and the export both read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from .discretise import Discrete
+from .network import Network, Neuron, Terminal
+from .options import Options
+from .schedule import Schedule
+
+Array: TypeAlias = NDArray[Any]
+STATE_FRAC = 12  # fraction bits of voltages in integer mode: Q12
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SynapseParameters:
+    """float mode: float32 weight (outputs, inputs) and bias (outputs,). Integer mode: int8 weight at 2^-w_scale, int64 bias (that fits
+    int32) at 2^-(w_scale + fraction exponent of the input)."""
+
+    weight: Array
+    bias: Array | None
+    w_scale: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class NeuronParameters:
+    """Arrays of one value per neuron: float32 in float mode; int64 (that fits int32) in Q12 in integer mode. `gain`: float32, or the
+    integer m with x <- (m*x) >> gain_shift; None where there is none."""
+
+    decay: Array
+    leak: Array
+    cur_decay: Array | None = None
+    gain: Array | None = None
+    gain_shift: Array | None = None
+    threshold: Array | None = None
+    reset: Array | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """`frac`: in integer mode, the fraction exponent of each node's output as its consumers see it (DESIGN 4.5); of a synapse, after its
+    rescale. Empty in float mode."""
+
+    network: Network
+    options: Options
+    discrete: Discrete
+    schedule: Schedule
+    synapses: dict[str, SynapseParameters]
+    neurons: dict[str, NeuronParameters]
+    frac: dict[str, int]
+
+    def input_frac(self, name: str) -> int:
+        """Fraction exponent of the summed input of a node (integer mode)."""
+        return input_frac(self.network, name, self.frac)
+
+    def inputs(self, name: str) -> list[tuple[str, bool]]:
+        """(source, whether it is last step's value) of each edge into a node, in name order."""
+        return [(source, (source, name) in self.schedule.previous) for source in self.network.predecessors(name)]
+
+
+def input_frac(network: Network, name: str, frac: dict[str, int]) -> int:
+    """Exponent at which the edges into a node are summed: their own where all agree below Q12 and the node is no neuron, else Q12.
+    A single edge that is not summed keeps its own, whatever it is, except into a neuron."""
+    sources = network.predecessors(name)
+    fracs = {frac[source] for source in sources}
+    if isinstance(network.nodes[name], Neuron) or len(fracs) != 1:
+        return STATE_FRAC
+    agreed = fracs.pop()
+    return agreed if len(sources) == 1 or agreed < STATE_FRAC else STATE_FRAC
+
+
+def carries_int8(network: Network, terminal: Terminal) -> bool:
+    """Whether an Output carries a spike or one network input, and is int8 in integer mode; every other Output is int32."""
+    sources = network.predecessors(terminal.name)
+    if len(sources) != 1:
+        return False
+    source = network.nodes[sources[0]]
+    return isinstance(source, Terminal) or (isinstance(source, Neuron) and source.spikes)

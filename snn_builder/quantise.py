@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""float64 coefficients -> the default integer scheme: int8 weights, Q12 state (DESIGN 4.5)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .discretise import Coefficients, Discrete, Weights
+from .errors import Findings
+from .network import F64, Linear, Neuron, Terminal
+from .options import Options
+from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, NeuronParameters, Program, SynapseParameters, input_frac
+from .schedule import Schedule
+
+GAIN_BITS = 14  # an explicit gain keeps at least this many significant bits
+MAX_GAIN_SHIFT = 31
+LOSS = 0.05  # a coefficient that loses more than this is warned about
+
+
+def quantise(discrete: Discrete, order: Schedule, options: Options, findings: Findings) -> Program:
+    """Raises `Refused` for what the scheme cannot hold, naming node, value and remedy."""
+    network = discrete.network
+    frac: dict[str, int] = {}
+    for name, node in network.nodes.items():
+        if isinstance(node, Terminal):
+            frac[name] = options.input_frac
+        elif isinstance(node, Neuron):
+            frac[name] = 0 if node.spikes else STATE_FRAC
+        else:
+            frac[name] = STATE_FRAC
+    for terminal in network.terminals("Output"):
+        frac[terminal.name] = input_frac(network, terminal.name, frac)
+    synapses = {}
+    for name, weights in discrete.synapses.items():
+        assert isinstance(network.nodes[name], Linear)
+        synapses[name] = _synapse(name, weights, input_frac(network, name, frac), findings)
+    neurons = {name: _neuron(name, neuron, findings) for name, neuron in discrete.neurons.items()}
+    findings.refuse()
+    return Program(network, options, discrete, order, synapses, neurons, frac)
+
+
+def weight_scale(weight: F64) -> int:
+    """The largest k with 2^k <= min(|127 / max w|, |128 / min w|), a zero giving infinity; 12 for all-zero weights."""
+    if not np.any(weight):
+        return STATE_FRAC
+    ratios = [abs(limit / extreme) for limit, extreme in ((127.0, float(weight.max())), (128.0, float(weight.min()))) if extreme]
+    return math.frexp(min(ratios))[1] - 1
+
+
+def _synapse(name: str, weights: Weights, in_frac: int, findings: Findings) -> SynapseParameters:
+    w_scale = weight_scale(weights.weight)
+    bias = None
+    if weights.bias is not None:
+        _fits_q12(name, "bias", weights.bias, findings)
+        bias = round_half_even(weights.bias, w_scale + in_frac)
+        while np.any(bias < INT32_MIN) or np.any(bias > INT32_MAX):
+            w_scale -= 1
+            bias = round_half_even(weights.bias, w_scale + in_frac)
+        bias = bias.astype(np.int64)
+    return SynapseParameters(round_half_even(weights.weight, w_scale).astype(np.int8), bias, w_scale)
+
+
+def round_half_even(array: F64, frac: int) -> F64:
+    """round(array * 2^frac), exact but for what leaves the range of float64, still as float64."""
+    return np.rint(np.ldexp(array, frac))
+
+
+def _neuron(name: str, neuron: Coefficients, findings: Findings) -> NeuronParameters:
+    gain, gain_shift = (None, None) if neuron.gain is None else _gain(name, neuron.gain, findings)
+    cur_decay = None if neuron.cur_decay is None else _decay(name, "current decay", neuron.cur_decay, findings)
+    return NeuronParameters(
+        decay=_decay(name, "decay", neuron.decay, findings),
+        leak=_q12(name, "leak", neuron.leak, findings),
+        cur_decay=cur_decay,
+        gain=gain,
+        gain_shift=gain_shift,
+        threshold=None if neuron.threshold is None else _threshold(name, neuron.threshold, findings),
+        reset=None if neuron.reset is None else _q12(name, "v_reset", neuron.reset, findings),
+    )
+
+
+def _q12(name: str, field: str, values: F64, findings: Findings) -> Array:
+    """round(value * 2^12); refuses what int32 cannot hold, warns of what it blurs."""
+    if not _fits_q12(name, field, values, findings):
+        return np.zeros(values.shape, np.int64)
+    rounded = round_half_even(values, STATE_FRAC)
+    nonzero = values != 0
+    loss = np.abs(np.ldexp(rounded, -STATE_FRAC)[nonzero] - values[nonzero]) / np.abs(values[nonzero])
+    if loss.size and loss.max() > LOSS:
+        value = values[nonzero].reshape(-1)[int(loss.argmax())]
+        findings.warn(name, f"{field} {value:g} loses {100 * loss.max():.0f} % in 12 fraction bits", "scale the network up, or use float mode")
+    return rounded.astype(np.int64)
+
+
+def _fits_q12(name: str, field: str, values: F64, findings: Findings) -> bool:
+    scaled = round_half_even(values, STATE_FRAC)
+    outside = np.flatnonzero(((scaled < INT32_MIN) | (scaled > INT32_MAX)).reshape(-1))
+    if not outside.size:
+        return True
+    index = int(outside[0])
+    findings.error(
+        name,
+        f"{field}[{index}] is {values.reshape(-1)[index]:g}, beyond int32 in Q12 (less than 524288)",
+        "scale the network down, or use float mode (quantize=0)",
+    )
+    return False
+
+
+def _decay(name: str, field: str, values: F64, findings: Findings) -> Array:
+    rounded = _q12(name, field, values, findings)
+    frozen = np.flatnonzero(((values < 1) & (rounded == 1 << STATE_FRAC)).reshape(-1))
+    if frozen.size:
+        index = int(frozen[0])
+        findings.error(
+            name,
+            f"{field}[{index}] is {values.reshape(-1)[index]:.7g}, which rounds to 1 in Q12: the neuron would never leak",
+            "pass a larger dt, or use float mode (quantize=0)",
+        )
+    return rounded
+
+
+def _threshold(name: str, values: F64, findings: Findings) -> Array:
+    rounded = _q12(name, "v_threshold", values, findings)
+    lost = np.flatnonzero(((values > 0) & (rounded == 0)).reshape(-1))
+    if lost.size and _fits_q12(name, "v_threshold", values, Findings("")):
+        index = int(lost[0])
+        findings.error(
+            name,
+            f"v_threshold[{index}] is {values.reshape(-1)[index]:g}, which rounds to 0 in Q12: every input would fire",
+            "scale weights and threshold up, or use float mode (quantize=0)",
+        )
+    return rounded
+
+
+def _gain(name: str, gain: F64, findings: Findings) -> tuple[Array, Array]:
+    """m and e of x <- (m*x) >> e: e = max(0, 14 - floor(log2 |gain|)), m = round(gain * 2^e); both 0 for a gain of 0."""
+    exponent = np.frexp(np.abs(gain))[1] - 1
+    shift = np.where(gain == 0, 0, np.maximum(0, GAIN_BITS - exponent))
+    factor = np.where(gain == 0, 0.0, np.rint(np.ldexp(gain, shift)))
+    bad = np.flatnonzero(((shift > MAX_GAIN_SHIFT) | (factor < INT32_MIN) | (factor > INT32_MAX)).reshape(-1))
+    if bad.size:
+        index = int(bad[0])
+        findings.error(
+            name,
+            f"gain[{index}] is {gain.reshape(-1)[index]:g}, beyond what a 32-bit multiplier holds",
+            "pass another dt, scale r, or use float mode (quantize=0)",
+        )
+        return np.zeros(gain.shape, np.int64), np.zeros(gain.shape, np.int64)
+    return factor.astype(np.int64), shift.astype(np.int64)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order the nodes of a graph are evaluated, and which edges carry the previous step (DESIGN 4.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+
+from .errors import Findings
+from .network import Edge, Network, Neuron, Terminal
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """`order`: every node once, sources before targets; `previous`: the edges that carry last step's value instead."""
+
+    order: tuple[str, ...]
+    previous: frozenset[Edge]
+
+
+def schedule(network: Network, findings: Findings) -> Schedule:
+    """Breaks every cycle at a neuron and sorts what is left. Raises `Refused` for a cycle without a neuron, with its path."""
+    previous: set[Edge] = set()
+    while cycle := _first_cycle(network, previous):
+        cut = _previous_edge(network, cycle)
+        if cut is None:
+            path = " -> ".join([*cycle, cycle[0]])
+            findings.error(cycle[0], f"cycle without a neuron: {path}", "put a neuron or a Delay into it: its value at this step would depend on itself")
+            break
+        previous.add(cut)
+    findings.refuse()
+    return Schedule(_order(network, previous), frozenset(previous))
+
+
+def _first_cycle(network: Network, cut: set[Edge]) -> list[str] | None:
+    """The first cycle of a depth-first walk from the Inputs, then from the other nodes, all in name order, as the path from its
+    first node to the source of the closing edge."""
+    inputs = [terminal.name for terminal in network.terminals("Input")]
+    roots = inputs + [name for name in network.nodes if name not in set(inputs)]
+    following = {name: [target for target in network.successors(name) if (name, target) not in cut] for name in network.nodes}
+    done: set[str] = set()
+    for root in roots:
+        if root in done:
+            continue
+        path = [root]
+        on_path = {root}
+        pending = [iter(following[root])]
+        while path:
+            target = next(pending[-1], None)
+            if target is None:
+                pending.pop()
+                on_path.discard(path[-1])
+                done.add(path.pop())
+            elif target in on_path:
+                return path[path.index(target) :]
+            elif target not in done:
+                path.append(target)
+                on_path.add(target)
+                pending.append(iter(following[target]))
+    return None
+
+
+def _previous_edge(network: Network, cycle: list[str]) -> Edge | None:
+    """Walking back from the closing edge, the out-edge of the first neuron met."""
+    for position in range(len(cycle) - 1, -1, -1):
+        if isinstance(network.nodes[cycle[position]], Neuron):
+            return cycle[position], cycle[(position + 1) % len(cycle)]
+    return None
+
+
+def _order(network: Network, previous: set[Edge]) -> tuple[str, ...]:
+    """Topological order. Among nodes that are ready, one that reads a previous step comes before the node that would overwrite
+    it where the graph allows it, then smaller names; Outputs come last of all, so that each layer stands by its successor."""
+    waiting = {name: 0 for name in network.nodes}
+    for edge in network.edges:
+        if edge not in previous:
+            waiting[edge[1]] += 1
+
+    overwrites = {source for source, _ in previous}
+
+    def key(name: str) -> tuple[bool, bool, str]:
+        node = network.nodes[name]
+        return (isinstance(node, Terminal) and node.kind == "Output", name in overwrites, name)
+
+    ready = [key(name) for name, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order: list[str] = []
+    while ready:
+        name = heapq.heappop(ready)[2]
+        order.append(name)
+        for target in network.successors(name):
+            if (name, target) not in previous:
+                waiting[target] -= 1
+                if waiting[target] == 0:
+                    heapq.heappush(ready, key(target))
+    return tuple(order)

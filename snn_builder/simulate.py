@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference simulator on a user's files."""
+
+from __future__ import annotations
+
+import os
+
+from .data import arrays_as_bytes, load_inputs
+from .errors import Findings
+from .files import write
+from .options import Options
+from .pipeline import compile_network
+from .program import Array
+from .reference import simulate as run_reference
+
+
+def simulate(
+    path: str | os.PathLike[str],
+    input: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    options: Options | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    findings: Findings | None = None,
+) -> dict[str, Array]:
+    """Runs a network on the data of a `.npy` and returns, per Output, what the contract says comes out: (steps, *shape), with a leading
+    axis of samples where the input has one. `output` and `trace` name files to write; the trace holds every node's values, and
+    `<neuron>.v`, `<neuron>.i`. Raises `Unreadable` or `Refused`."""
+    findings = Findings(path) if findings is None else findings
+    program = compile_network(path, options or Options(), findings)
+    inputs, many = load_inputs(input, program.network)
+    result = run_reference(program, inputs, trace=trace is not None)
+    if result.saturated:
+        findings.warn("", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale=")
+    outputs = {name: array if many else array[0] for name, array in result.outputs.items()}
+    if output is not None:
+        write(output, arrays_as_bytes({"": next(iter(outputs.values()))} if len(outputs) == 1 else outputs))
+    if trace is not None:
+        write(trace, arrays_as_bytes({name: array if many else array[0] for name, array in result.trace.items()}))
+    return outputs

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several test files need: small NIR files written field by field, and the data sets with their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CONSTRUCTED = ROOT / "tests" / "constructed"
+CORPUS = ROOT.parent / "shared" / "corpus"
+
+needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of public .nir files is not beside this checkout")
+
+# The networks whose nodes this version takes; dt is 0.001 for all.
+CONSTRUCTED_SUPPORTED = (
+    "big_weights", "fan_in_li", "grid_gain", "leak_reset", "li_feeds_linear", "li_readout", "per_neuron_gain", "recurrent_bias",
+    "saturation", "subtract", "synapse_synapse", "tiny_weights", "uniform_gain",
+)  # fmt: skip
+CONSTRUCTED_DT = 0.001
+
+# Real files with inputs and expected outputs: the dt to pass, None where the file says it.
+CORPUS_DT = {
+    "oxford": None,
+    "mnist_mlp": None,
+    "recurrent_per_neuron": None,
+    "braille_bias_zero": None,
+    "braille_v2a": 1e-4,
+    "lif_norse": 1e-4,
+    "lif_rockpool": 1e-4,
+}
+
+
+def reset_of(name: str) -> str:
+    return "subtract" if name == "subtract" else "zero"
+
+
+def write_nir(path: Path, nodes: dict[str, dict[str, Any]], edges: list[tuple[str, str]], metadata: dict[str, Any] | None = None) -> Path:
+    """A NIR file with exactly these fields."""
+    with h5py.File(path, "w") as tree:
+        graph = tree.create_group("node")
+        graph["type"] = "NIRGraph"
+        group = graph.create_group("nodes")
+        for name, fields in nodes.items():
+            node = group.create_group(name)
+            for field, value in fields.items():
+                node[field] = value
+        graph.create_dataset("edges", data=np.array(edges, dtype=object).reshape(-1, 2), dtype=h5py.string_dtype())
+        if metadata is not None:
+            entries = graph.create_group("metadata")
+            for key, value in metadata.items():
+                entries[key] = value
+    return path
+
+
+def terminal(kind: str, *shape: int) -> dict[str, Any]:
+    return {"type": kind, "shape": np.array(shape)}
+
+
+def lif(count: int, **changed: Any) -> dict[str, Any]:
+    """A LIF layer with tau 10 dt for dt = 0.001, gain 1, threshold 1."""
+    fields = {
+        "type": "LIF",
+        "tau": np.full(count, 0.01),
+        "r": np.full(count, 10.0),
+        "v_leak": np.zeros(count),
+        "v_threshold": np.ones(count),
+        "v_reset": np.zeros(count),
+    }
+    return fields | changed
+
+
+def chain(path: Path, weight: np.ndarray, neuron: dict[str, Any], bias: np.ndarray | None = None) -> Path:
+    """input -> fc -> neuron -> output."""
+    outputs, inputs = weight.shape
+    synapse: dict[str, Any] = {"type": "Linear", "weight": weight}
+    if bias is not None:
+        synapse = {"type": "Affine", "weight": weight, "bias": bias}
+    nodes = {"input": terminal("Input", inputs), "fc": synapse, "neuron": neuron, "output": terminal("Output", outputs)}
+    return write_nir(path, nodes, [("input", "fc"), ("fc", "neuron"), ("neuron", "output")])

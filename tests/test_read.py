@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading: what is repaired, and what is refused with which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from support import CORPUS, chain, lif, needs_corpus, terminal, write_nir
+
+from snn_builder.errors import Findings, Refused, SnnError, Unreadable
+from snn_builder.network import Linear, Neuron
+from snn_builder.read import read
+
+
+def refusal(path: Path, kind: type[SnnError] = Refused) -> str:
+    """The one line, without the path in front."""
+    with pytest.raises(kind) as caught:
+        read(path)
+    line = str(caught.value)
+    assert line.startswith(f"{path}: ") and "\n" not in line
+    return line[len(f"{path}: ") :]
+
+
+def small(**changed: Any) -> dict[str, dict[str, Any]]:
+    nodes = {
+        "input": terminal("Input", 3),
+        "fc": {"type": "Affine", "weight": np.ones((2, 3)), "bias": np.zeros(2)},
+        "lif": lif(2),
+        "output": terminal("Output", 2),
+    }
+    return nodes | changed
+
+
+EDGES = [("input", "fc"), ("fc", "lif"), ("lif", "output")]
+
+
+# -- Files that are none ------------------------------------------------------------------------------------------------------
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.nir", Unreadable) == "no such file; check the path"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "an empty file, not a NIR file"),
+        (b"hello", "not an HDF5 file, so not a NIR file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer, not the NIR file itself"),
+        (b"\x80\x04\x95", "a pickle or PyTorch checkpoint, not a NIR file"),
+        (b"PK\x03\x04", "a pickle or PyTorch checkpoint, not a NIR file"),
+    ],
+)
+def test_not_hdf5(tmp_path: Path, content: bytes, what: str) -> None:
+    path = tmp_path / "net.nir"
+    path.write_bytes(content)
+    assert refusal(path, Unreadable) == f"{what}; export the network with nir.write"
+
+
+def test_truncated(tmp_path: Path) -> None:
+    path = chain(tmp_path / "net.nir", np.ones((20, 30)), lif(20))
+    content = path.read_bytes()
+    for length in range(8, len(content), 997):
+        path.write_bytes(content[:length])
+        assert refusal(path, Unreadable) == "truncated or damaged HDF5 file; copy or export it again"
+
+
+def test_hdf5_without_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "net.nir"
+    with h5py.File(path, "w") as tree:
+        tree["something"] = 1
+    assert refusal(path, Unreadable) == "an HDF5 file without a NIR graph; export the network with nir.write"
+
+
+# -- Refused nodes and edges --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"fc": {"type": "Magic"}}, "fc: node type Magic is not supported; use Input, Output, Linear, Affine, LIF, LI, CubaLIF, CubaLI, IF, I"),
+        ({"fc": {"type": "Linear"}}, "fc: no weight stored; export the node with its weight"),
+        ({"fc": {"type": "Linear", "weight": np.array([[1.0, np.nan, 1], [1, 1, 1]])}}, "fc: weight[0, 1] is nan; every parameter must be a finite number: check the training"),
+        ({"fc": {"type": "Linear", "weight": np.array([[1.0, 1, 1], [1, -np.inf, 1]])}}, "fc: weight[1, 1] is -inf; every parameter must be a finite number: check the training"),
+        ({"fc": {"type": "Linear", "weight": np.ones(3)}}, "fc: weight has shape (3,); give it (outputs, inputs)"),
+        ({"fc": {"type": "Linear", "weight": np.ones((2, 4))}}, "fc: edge input -> fc: input gives 3 values, fc takes 4; make the shapes agree"),
+        ({"fc": {"type": "Linear", "weight": np.ones((3, 2))}}, "fc: edge input -> fc: input gives 3 values, fc takes 2; its weight looks transposed: store it as (outputs, inputs)"),
+        ({"fc": {"type": "Affine", "weight": np.ones((2, 3)), "bias": np.ones(3)}}, "fc: bias has 3 values for 2 outputs; give one bias per output"),
+        ({"fc": {"type": "Linear", "weight": np.ones((2, 3)), "bias": np.ones(2)}}, "fc: a Linear node holds a bias, which NIR's Linear has not; make it an Affine node, or remove the bias"),
+        ({"lif": lif(2, tau=np.array([0.01, -0.02]))}, "lif: tau[1] is -0.02; a time constant must be positive"),
+        ({"lif": lif(2, tau=np.array([0.0, 0.02]))}, "lif: tau[0] is 0; a time constant must be positive"),
+        ({"lif": lif(2, r=np.ones(3))}, "lif: parameters of different sizes: tau (2,), r (3,), v_leak (2,), v_threshold (2,), v_reset (2,); give every parameter the shape of the layer, or a scalar"),
+        ({"lif": {"type": "LIF", "r": np.ones(2)}}, "lif: no tau stored; export the node with its tau"),
+        ({"lif": lif(2, r="much")}, "lif: r is not a number; store r as a numeric array"),
+        ({"input": {"type": "Input"}}, "input: Input without a usable shape; write its shape as positive integers"),
+        ({"output": terminal("Output", 5)}, "output: edge lif -> output: lif gives 2 values, output takes 5; make the shapes agree"),
+    ],
+)  # fmt: skip
+def test_refused_nodes(tmp_path: Path, changed: dict[str, Any], line: str) -> None:
+    assert refusal(write_nir(tmp_path / "net.nir", small(**changed), EDGES)) == line
+
+
+@pytest.mark.parametrize(
+    ("edges", "line"),
+    [
+        ([*EDGES, ("lif", "ghost")], "ghost: edge lif -> ghost names a node that is not in the file; export the graph again, or remove the edge"),
+        ([*EDGES, ("lif", "input")], "input: edge lif -> input leads into an Input; remove the edge"),
+        ([*EDGES, ("output", "lif")], "output: edge output -> lif comes out of an Output; remove the edge"),
+        (EDGES[1:], "fc: nothing feeds this Affine; connect it, or remove it"),
+        (EDGES[:-1], "output: nothing feeds this Output; connect it, or remove it"),
+    ],
+)
+def test_refused_edges(tmp_path: Path, edges: list[tuple[str, str]], line: str) -> None:
+    assert refusal(write_nir(tmp_path / "net.nir", small(), edges)) == line
+
+
+@pytest.mark.parametrize("kind", ["Input", "Output"])
+def test_no_terminal(tmp_path: Path, kind: str) -> None:
+    nodes = small()
+    del nodes[kind.lower()]
+    path = write_nir(tmp_path / "net.nir", nodes, [edge for edge in EDGES if kind.lower() not in edge])
+    assert refusal(path).startswith(f"the graph has no {kind} node; export it with an {kind}")
+
+
+def test_all_errors_are_collected(tmp_path: Path) -> None:
+    nodes = small(fc={"type": "Magic"}, lif=lif(2, tau=np.array([1, -1])))
+    findings = Findings("x")
+    with pytest.raises(Refused):
+        read(write_nir(tmp_path / "net.nir", nodes, EDGES), findings)
+    assert [(item.level, item.node) for item in findings.items] == [("error", "fc"), ("error", "lif")]
+
+
+# -- Repairs ------------------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_and_scalars(tmp_path: Path) -> None:
+    cuba = {"type": "CubaLIF", "tau_mem": 0.01, "tau_syn": 0.02, "r": 1.0, "v_threshold": 1.0}
+    findings = Findings("x")
+    network = read(write_nir(tmp_path / "net.nir", small(lif=cuba), EDGES), findings)
+    neuron = network.nodes["lif"]
+    assert isinstance(neuron, Neuron) and neuron.shape == (2,)
+    assert neuron.tau is not None and neuron.tau.tolist() == [0.01, 0.01]
+    assert neuron.w_in is not None and neuron.w_in.tolist() == [1, 1]
+    assert neuron.v_leak is not None and neuron.v_leak.tolist() == [0, 0]
+    assert neuron.v_reset is not None and neuron.v_reset.tolist() == [0, 0]
+    assert [item.problem for item in findings.items] == [
+        "no w_in stored, taken as 1",
+        "no v_leak stored, taken as 0",
+        "no v_reset stored, taken as 0",
+        "scalar parameters taken for all 2 neurons, the size of its neighbour",
+    ]
+
+
+@pytest.mark.parametrize("bias", [False, "None", h5py.Empty("f4")], ids=["False", "None", "empty"])
+def test_bias_that_means_none(tmp_path: Path, bias: Any) -> None:
+    network = read(write_nir(tmp_path / "net.nir", small(fc={"type": "Affine", "weight": np.ones((2, 3)), "bias": bias}), EDGES))
+    synapse = network.nodes["fc"]
+    assert isinstance(synapse, Linear) and synapse.bias is None
+
+
+def test_leading_batch_is_dropped(tmp_path: Path) -> None:
+    fields = {key: value.reshape(1, 2) if isinstance(value, np.ndarray) else value for key, value in lif(2).items()}
+    network = read(write_nir(tmp_path / "net.nir", small(lif=fields, output=terminal("Output", 1, 2)), EDGES))
+    assert network.nodes["lif"].output_shape == network.nodes["output"].output_shape == (2,)
+
+
+def test_duplicate_edge_is_one(tmp_path: Path) -> None:
+    findings = Findings("x")
+    network = read(write_nir(tmp_path / "net.nir", small(), [*EDGES, EDGES[1]]), findings)
+    assert network.edges == tuple(sorted(EDGES))
+    assert [item.problem for item in findings.items] == ["edge fc -> lif is stored more than once, taken once"]
+
+
+def test_dt_in_metadata(tmp_path: Path) -> None:
+    assert read(write_nir(tmp_path / "net.nir", small(), EDGES, {"dt": 0.5})).dt == 0.5
+    assert refusal(write_nir(tmp_path / "bad.nir", small(), EDGES, {"dt": -1.0})) == (
+        "the graph's metadata key dt is not a positive number; correct it, or remove it and pass dt="
+    )
+
+
+def test_file_order_does_not_matter(tmp_path: Path) -> None:
+    forward = read(write_nir(tmp_path / "a.nir", small(), EDGES))
+    backward = read(write_nir(tmp_path / "b.nir", dict(reversed(small().items())), EDGES[::-1]))
+    assert list(forward.nodes) == list(backward.nodes) and forward.edges == backward.edges
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("srnn_leak_reset", "cu1: tau_mem[1] is -0.0831663; a time constant must be positive"),
+        ("srnn_no_reset", "cu1: tau_mem[0] is -0.471835; a time constant must be positive"),
+    ],
+)
+def test_corpus_refusals(name: str, line: str) -> None:
+    assert refusal(CORPUS / name / f"{name}.nir") == line
