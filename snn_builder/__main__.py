@@ -36,7 +36,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m snn_builder", description="Trained spiking networks (NIR) to C for small cores.", allow_abbrev=False)
+    parser = _Parser(
+        prog="python -m snn_builder",
+        description="Trained spiking networks (NIR) to C for small cores.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=f"snn-builder {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
@@ -53,7 +57,10 @@ def _parser() -> argparse.ArgumentParser:
         _network_arguments(stage)
         stage.add_argument("-o", dest="out", metavar="DIR", required=True, help="where to write; made if needed")
 
-    for name, run, text in (("lower", _lower, "N.mlir to N.lowered.mlir"), ("emit-c", _emit_c, "N.lowered.mlir to N.c")):
+    for name, run, text in (
+        ("lower", _lower, "N.mlir to N.lowered.mlir"),
+        ("emit-c", _emit_c, "N.lowered.mlir to N.c"),
+    ):
         stage = add(name, run, text)
         stage.add_argument("file", metavar="FILE")
         stage.add_argument("-o", dest="out", metavar="FILE", required=True)
@@ -71,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     stage.add_argument("--labels", metavar="NPY", help="default: INPUT.labels.npy where it exists")
 
     stage = add("run", _run, "run an image and compare what it prints with the reference")
-    stage.add_argument("directory", metavar="DIR", help="the build directory: has reference.npz, gets result.json and outputs.npy")
+    stage.add_argument(
+        "directory", metavar="DIR", help="the build directory: has reference.npz, gets result.json and outputs.npy"
+    )
     stage.add_argument("run_command", metavar="COMMAND", nargs="+", help="after --: what runs the image")
 
     stage = add("size", _size, "bytes of images by section")
@@ -82,10 +91,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _network_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the network: a .nir file")
-    parser.add_argument("--name", default=DEFAULT_NAME, metavar="N", help=f"prefix of files and C symbols (default {DEFAULT_NAME})")
+    parser.add_argument(
+        "--name", default=DEFAULT_NAME, metavar="N", help=f"prefix of files and C symbols (default {DEFAULT_NAME})"
+    )
     parser.add_argument("--quantize", action="store_true", help="integer mode: int8 weights, Q12 state")
     parser.add_argument("--dt", type=float, metavar="S", help="timestep, in the file's unit of time")
-    parser.add_argument("--reset", choices=RESETS, default="zero", help="what a spike does to v: v_reset, or v - v_threshold")
+    parser.add_argument(
+        "--reset", choices=RESETS, default="zero", help="what a spike does to v: v_reset, or v - v_threshold"
+    )
     parser.add_argument("--kernel", choices=KERNELS, default="dense")
     parser.add_argument("--input-scale", type=int, metavar="E", help="integer mode: input value = q * 2^-E")
 
@@ -97,7 +110,11 @@ def _options(chosen: argparse.Namespace) -> Options:
 def _report(findings: Findings) -> None:
     for item in findings.items:
         if item.level == "warning":
-            print(f"warning: {': '.join(part for part in (findings.file, item.node, item.problem) if part)}", end="", file=sys.stderr)
+            print(
+                f"warning: {': '.join(part for part in (findings.file, item.node, item.problem) if part)}",
+                end="",
+                file=sys.stderr,
+            )
             print(f"; {item.remedy}" if item.remedy else "", file=sys.stderr)
 
 

@@ -35,7 +35,12 @@ def load_inputs(path: str | os.PathLike[str], network: Network) -> tuple[dict[st
         arrays = {terminals[0].name: arrays[""]}
     wanted = {terminal.name for terminal in terminals}
     if set(arrays) != wanted:
-        raise Refused(path, "", f"the network's inputs are {', '.join(sorted(wanted))}", "save one array per input, by name, with numpy.savez")
+        raise Refused(
+            path,
+            "",
+            f"the network's inputs are {', '.join(sorted(wanted))}",
+            "save one array per input, by name, with numpy.savez",
+        )
     found = {terminal.name: _in_samples(arrays[terminal.name], terminal, path) for terminal in terminals}
     if len({(array.shape[:2], many) for array, many in found.values()}) > 1:
         raise Refused(path, "", "the inputs differ in samples or steps", "give every input the same number of both")
@@ -49,14 +54,21 @@ def _in_samples(data: Array, terminal: Terminal, path: str | os.PathLike[str]) -
                 leads = data.shape[:leading] if leading == 2 else (1, *data.shape[:1])
                 return data.reshape(*leads, *terminal.shape), leading == 2
     shape = " x ".join(map(str, terminal.shape))
-    raise Refused(path, terminal.name, f"data of shape {data.shape} does not fit an input of {shape}", f"give steps x {shape}, or samples x steps x {shape}")
+    raise Refused(
+        path,
+        terminal.name,
+        f"data of shape {data.shape} does not fit an input of {shape}",
+        f"give steps x {shape}, or samples x steps x {shape}",
+    )
 
 
 def load_labels(path: str | os.PathLike[str], samples: int) -> Array:
     """(samples,) int64. Raises `Unreadable` or `Refused`."""
     labels = load(path).get("")
     if labels is None or labels.shape != (samples,) or labels.dtype.kind not in "iu":
-        raise Refused(path, "", f"labels do not fit {samples} samples", "save one whole number per sample, shape (samples,)")
+        raise Refused(
+            path, "", f"labels do not fit {samples} samples", "save one whole number per sample, shape (samples,)"
+        )
     return labels.astype(np.int64)
 
 
@@ -65,7 +77,8 @@ def random_spikes(network: Network, steps: int = 32, density: float = 0.1) -> di
     generator, because its stream is frozen."""
     generator = np.random.RandomState(0)
     return {
-        terminal.name: (generator.random_sample((1, steps, *terminal.shape)) < density).astype(np.int8) for terminal in network.terminals("Input")
+        terminal.name: (generator.random_sample((1, steps, *terminal.shape)) < density).astype(np.int8)
+        for terminal in network.terminals("Input")
     }
 
 

@@ -10,11 +10,13 @@ import dataclasses
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import Findings
-from .network import F64, Linear, Network, Neuron
+from .network import F64, Conv, Delay, Flatten, Linear, Network, Neuron
 
 SNAP = 1e-6  # files hold float32: a decay this close to 0, or a gain this close to 1, means it
+MAX_DELAY = 65535  # steps; more would not fit any board's memory
 DT_TOLERANCE = 1e-5  # relative distance at which a two-digit number is taken for dt
 
 
@@ -33,7 +35,7 @@ class Coefficients:
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """A synapse with the gain of the neuron behind it folded in; shapes as in `Linear`."""
+    """A synapse with the gain of the neuron behind it folded in; shapes as in `Linear` and `Conv`."""
 
     weight: F64
     bias: F64 | None
@@ -41,13 +43,14 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Discrete:
-    """`network` with step `dt` (None where it has no time constant); coefficients and weights by node name."""
+    """`network` with step `dt` (None where it has no time); coefficients, weights and, of Delays, steps per element, by node name."""
 
     network: Network
     dt: float | None
     dt_from: str
     neurons: dict[str, Coefficients]
     synapses: dict[str, Weights]
+    delays: dict[str, NDArray[np.int64]]
 
 
 def discretise(network: Network, dt: float | None, findings: Findings) -> Discrete:
@@ -63,11 +66,11 @@ def discretise(network: Network, dt: float | None, findings: Findings) -> Discre
         if np.all(gain == 1):
             neurons[neuron.name] = dataclasses.replace(neurons[neuron.name], gain=None)
         elif _foldable(network, neuron, gain):
-            for source in network.predecessors(neuron.name):
+            for source in _synapses_before(network, neuron.name) or ():
                 synapses[source] = _fold(source, synapses[source], float(gain.reshape(-1)[0]), neuron.name, findings)
             neurons[neuron.name] = dataclasses.replace(neurons[neuron.name], gain=None)
     findings.refuse()
-    return Discrete(network, dt, dt_from, neurons, synapses)
+    return Discrete(network, dt, dt_from, neurons, synapses, _delays(network, dt, findings))
 
 
 # -- dt -----------------------------------------------------------------------------------------------------------------------
@@ -80,14 +83,21 @@ def _timestep(network: Network, dt: float | None, findings: Findings) -> tuple[f
     if network.dt is not None:
         return network.dt, "metadata"
     candidates = _candidates(network)
-    if not candidates:
+    if not candidates and not any(isinstance(node, Delay) for node in network.nodes.values()):
         return None, "none needed"
-    inferred = _infer(network, candidates)
+    inferred = _infer(network, candidates) if candidates else None
     if inferred is not None:
-        findings.warn("", f"dt = {inferred:g} inferred from the file's time constants", f"pass dt={inferred:g} to be sure")
+        findings.warn(
+            "", f"dt = {inferred:g} inferred from the file's time constants", f"pass dt={inferred:g} to be sure"
+        )
         return inferred, "inferred"
     shown = "; ".join(f"{name}: {what} = {value}" for name, what, value in _shown(candidates))
-    findings.error("", f"no timestep: the file does not say dt and it cannot be inferred ({shown})", "pass dt= in the file's unit of time, the one used in training")
+    shown = f" ({shown})" if shown else ""
+    findings.error(
+        "",
+        f"no timestep: the file does not say dt and it cannot be inferred{shown}",
+        "pass dt= in the file's unit of time, the one used in training",
+    )
     return None, "none needed"
 
 
@@ -118,7 +128,9 @@ def _infer(network: Network, candidates: list[tuple[str, str, F64]]) -> float | 
     dt = float(Context(prec=2, rounding=ROUND_HALF_EVEN).create_decimal(Decimal(float(values[0]))))
     if np.any(np.abs(values - dt) > DT_TOLERANCE * dt):
         return None
-    taus = np.concatenate([tau.reshape(-1) for neuron in network.neurons() for tau in (neuron.tau, neuron.tau_syn) if tau is not None])
+    taus = np.concatenate(
+        [tau.reshape(-1) for neuron in network.neurons() for tau in (neuron.tau, neuron.tau_syn) if tau is not None]
+    )
     decays = _decay(taus, dt)
     return dt if np.any((decays > 0) & (decays < 1)) else None
 
@@ -156,7 +168,9 @@ def _checked_decay(neuron: Neuron, field: str, tau: F64, dt: float, findings: Fi
         index = int(outside[0])
         value = tau.reshape(-1)[index]
         findings.error(
-            neuron.name, f"{field}[{index}] is {value:g}, shorter than dt = {dt:g}: decay {decay.reshape(-1)[index]:.4g} is outside [0, 1]", "pass a smaller dt"
+            neuron.name,
+            f"{field}[{index}] is {value:g}, shorter than dt = {dt:g}: decay {decay.reshape(-1)[index]:.4g} is outside [0, 1]",
+            "pass a smaller dt",
         )
     return decay
 
@@ -166,17 +180,60 @@ def _checked_decay(neuron: Neuron, field: str, tau: F64, dt: float, findings: Fi
 
 def _foldable(network: Network, neuron: Neuron, gain: F64) -> bool:
     """Uniform after rounding to float32, and every predecessor is a synapse that feeds this neuron only."""
-    if np.unique(gain.astype(np.float32)).size != 1:
-        return False
-    sources = network.predecessors(neuron.name)
-    return bool(sources) and all(
-        isinstance(network.nodes[source], Linear) and network.successors(source) == [neuron.name] for source in sources
-    )
+    return np.unique(gain.astype(np.float32)).size == 1 and bool(_synapses_before(network, neuron.name))
+
+
+def _synapses_before(network: Network, name: str) -> list[str] | None:
+    """The synapses that feed a node, and it only, seen through Flattens; None where something else feeds it too."""
+    found: list[str] = []
+    for source in network.predecessors(name):
+        node = network.nodes[source]
+        if network.successors(source) != [name]:
+            return None
+        if isinstance(node, (Linear, Conv)):
+            found.append(source)
+        elif isinstance(node, Flatten) and (behind := _synapses_before(network, source)):
+            found += behind
+        else:
+            return None
+    return found
 
 
 def _fold(name: str, weights: Weights, gain: float, neuron: str, findings: Findings) -> Weights:
     weight = weights.weight * gain
     bias = None if weights.bias is None else weights.bias * gain
     if not all(np.all(np.abs(array) <= np.finfo(np.float32).max) for array in (weight, bias) if array is not None):
-        findings.error(name, f"a weight times the gain {gain:g} of {neuron} is not a finite float", "scale the weights or r of the neuron down")
+        findings.error(
+            name,
+            f"a weight times the gain {gain:g} of {neuron} is not a finite float",
+            "scale the weights or r of the neuron down",
+        )
     return Weights(weight, bias)
+
+
+# -- Delays -------------------------------------------------------------------------------------------------------------------
+
+
+def _delays(network: Network, dt: float | None, findings: Findings) -> dict[str, NDArray[np.int64]]:
+    """round half even(delay / dt), per element."""
+    found = {}
+    for node in network.nodes.values():
+        if isinstance(node, Delay):
+            assert dt is not None
+            exact = node.delay.reshape(-1) / dt
+            steps = np.rint(exact)
+            off = np.flatnonzero(np.abs(exact - steps) > 1e-6 * np.maximum(1, exact))
+            if off.size:
+                value = node.delay.reshape(-1)[off[0]]
+                findings.warn(
+                    node.name,
+                    f"delay[{off[0]}] {value:g} is {exact[off[0]]:.6g} steps, taken as {steps[off[0]]:.0f}",
+                    "pass a dt that divides it",
+                )
+            if np.any(steps > MAX_DELAY):
+                findings.error(
+                    node.name, f"a delay of {steps.max():.0f} steps", f"at most {MAX_DELAY} steps fit: pass a larger dt"
+                )
+            found[node.name] = steps.astype(np.int64)
+    findings.refuse()
+    return found

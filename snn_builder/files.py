@@ -28,7 +28,9 @@ def write_all(directory: str | os.PathLike[str], contents: Mapping[str, str | by
             os.chmod(temporary, 0o666 & ~mask)
             os.replace(temporary, target)
     except OSError as error:
-        raise Unreadable(folder, "", f"cannot be written ({error.strerror})", "check the path, its permissions and the space left") from None
+        raise Unreadable(
+            folder, "", f"cannot be written ({error.strerror})", "check the path, its permissions and the space left"
+        ) from None
     finally:
         for temporary, _ in written:
             if os.path.exists(temporary):

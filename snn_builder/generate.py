@@ -14,7 +14,12 @@ from .options import Options
 from .pipeline import compile_network
 
 
-def generate(path: str | os.PathLike[str], out: str | os.PathLike[str], options: Options | None = None, findings: Findings | None = None) -> None:
+def generate(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: Options | None = None,
+    findings: Findings | None = None,
+) -> None:
     """Writes `N.mlir`, `N.lowered.mlir`, `N.c`, `N.h`, `N_weights.c` and `N.json` into the directory `out`, all or none. Raises
     `Unreadable` or `Refused`; warnings go to `findings`."""
     options = options or Options()

@@ -53,7 +53,9 @@ def bake(
     inputs, many = load_inputs(input, program.network) if input is not None else (random_spikes(program.network), False)
     result = simulate(program, inputs)
     if result.saturated:
-        findings.warn("", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale=")
+        findings.warn(
+            "", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale="
+        )
     outputs = _joined(result.outputs)
     reference: dict[str, Array] = {"outputs": outputs, "many": np.array(many)}
     if options.quantize:
@@ -63,11 +65,17 @@ def bake(
         labels = labels_beside(input)
     if labels is not None:
         reference["labels"] = load_labels(labels, len(outputs))
-    reference["layers"] = np.array([" + ".join(program.network.predecessors(variable.node)) for variable in layout.outputs])
+    reference["layers"] = np.array(
+        [" + ".join(program.network.predecessors(variable.node)) for variable in layout.outputs]
+    )
     reference["sizes"] = np.array([variable.shape[0] for variable in layout.outputs])
     reference["spiking"] = np.array(_spiking(program, layout))
-    reference["frac_bits"] = np.repeat([program.frac.get(variable.node, 0) for variable in layout.outputs], reference["sizes"])
-    baked = _Baked(program, layout, result.inputs, outputs, "random spikes (seed 0)" if input is None else os.path.basename(input))
+    reference["frac_bits"] = np.repeat(
+        [program.frac.get(variable.node, 0) for variable in layout.outputs], reference["sizes"]
+    )
+    baked = _Baked(
+        program, layout, result.inputs, outputs, "random spikes (seed 0)" if input is None else os.path.basename(input)
+    )
     write_all(out, {"baked.h": baked.header(), "baked.c": baked.source(), "reference.npz": arrays_as_bytes(reference)})
 
 
@@ -174,7 +182,9 @@ const uint32_t baked_check[BAKED_SAMPLES] = {{
             target = f"out + {offset}" if offset else "out"
             if mixed:
                 before.append(f"    {C_TYPES[variable.element]} {variable.name}[{variable.shape[0]}];")
-                after.append(f"    for (int i = 0; i < {variable.shape[0]}; i++) out[{offset} + i] = {variable.name}[i];")
+                after.append(
+                    f"    for (int i = 0; i < {variable.shape[0]}; i++) out[{offset} + i] = {variable.name}[i];"
+                )
                 target = variable.name
             arguments.append(target)
             offset += variable.shape[0]
@@ -234,7 +244,10 @@ def decode(text: str, reference: Array, output_bits: int) -> Printout:
     lines = text.splitlines()
     last = LAST_LINE.fullmatch(lines[-1]) if lines else None
     if last is None:
-        raise ValueError(f"it stopped after {len(lines)} lines without its last line 'SNN ...'" + (f": '{lines[-1][:60]}'" if lines else ""))
+        raise ValueError(
+            f"it stopped after {len(lines)} lines without its last line 'SNN ...'"
+            + (f": '{lines[-1][:60]}'" if lines else "")
+        )
     if len(lines) - 1 != samples:
         raise ValueError(f"it printed {len(lines) - 1} samples, not {samples}")
     width = steps * (2 * -(-count // 8) if output_bits == 1 else count * output_bits // 4)
@@ -269,7 +282,12 @@ def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[st
     try:
         printed = decode(process.stdout.decode("ascii", "replace"), expected, output_bits)
     except ValueError as problem:
-        raise Refused(folder, "", f"the board's printout is wrong: {problem} (exit status {process.returncode})", "see what it printed before it stopped") from None
+        raise Refused(
+            folder,
+            "",
+            f"the board's printout is wrong: {problem} (exit status {process.returncode})",
+            "see what it printed before it stopped",
+        ) from None
 
     different = bits_of(printed.outputs) != bits_of(expected)
     labels = reference.get("labels")
@@ -288,7 +306,16 @@ def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[st
         say(f"accuracy {100 * result['accuracy']:.1f} % of {len(labels)} samples")
     say(_agreement("reference", printed.outputs, expected, spiking, result, "reference"))
     if "float_outputs" in reference:
-        say(_agreement("float mode", _in_units(printed.outputs, reference), _in_units(reference["float_outputs"], reference), spiking, result, "float"))
+        say(
+            _agreement(
+                "float mode",
+                _in_units(printed.outputs, reference),
+                _in_units(reference["float_outputs"], reference),
+                spiking,
+                result,
+                "float",
+            )
+        )
     image = folder / "firmware.elf"
     if image.exists():
         from .elf import sections
@@ -300,7 +327,9 @@ def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[st
     if different.any():
         say(_first_difference(different, printed.outputs, expected, reference))
     elif not board_says_ok:
-        say(f"error: {folder}: outputs agree, but the board reported {printed.errors} errors and exit status {process.returncode}")
+        say(
+            f"error: {folder}: outputs agree, but the board reported {printed.errors} errors and exit status {process.returncode}"
+        )
     outputs = printed.outputs if bool(reference["many"]) else printed.outputs[0]
     write(folder / "outputs.npy", arrays_as_bytes({"": outputs}))
     write(folder / "result.json", json.dumps(result, indent=1) + "\n")
@@ -340,4 +369,3 @@ def _first_difference(different: Array, ours: Array, theirs: Array, reference: d
         f"error: sample {sample}, step {step}, layer {layer}, neuron {offset}: board {ours[sample, step, index]}, "
         f"reference {theirs[sample, step, index]} ({np.count_nonzero(different)} values differ)"
     )
-

@@ -32,5 +32,10 @@ class CNames:
         name = form.format(mangle(node))
         owner = self._taken.setdefault(name, node)
         if owner != node:
-            raise Refused(self._file, node, f"its name in C, {name}, is also that of node '{printable(owner)}'", "rename one of the two nodes")
+            raise Refused(
+                self._file,
+                node,
+                f"its name in C, {name}, is also that of node '{printable(owner)}'",
+                "rename one of the two nodes",
+            )
         return name

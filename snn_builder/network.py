@@ -54,7 +54,8 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True)
 class Neuron:
-    """LIF, LI, CubaLIF, CubaLI, IF or I: one neuron per element of `shape`; parameters have that shape, or are None where the kind has none.
+    """LIF, LI, CubaLIF, CubaLI, IF or I: one neuron per element of `shape`; parameters have that shape, or are None where the
+    kind has none.
 
     `tau` is the membrane's time constant (NIR: tau or tau_mem), `tau_syn` the synapse's, both in the file's unit of time.
     """
@@ -84,7 +85,101 @@ class Neuron:
         return self.v_threshold is not None
 
 
-Node: TypeAlias = Terminal | Linear | Neuron
+@dataclasses.dataclass(frozen=True)
+class Conv:
+    """`Conv1d` or `Conv2d`, as two spatial dimensions (a Conv1d has height 1): weight (Cout, Cin/groups, KH, KW), bias (Cout,) or None.
+
+    Shapes are (C, H, W), of a Conv1d (C, L). `padding` is ((top, bottom), (left, right)).
+    """
+
+    name: str
+    kind: str
+    weight: F64
+    bias: F64 | None
+    stride: tuple[int, int]
+    padding: tuple[tuple[int, int], tuple[int, int]]
+    dilation: tuple[int, int]
+    groups: int
+    input_shape: Shape
+    output_shape: Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """`SumPool2d` or `AvgPool2d`; shapes are (C, H, W), padding as in `Conv`. Padded places count as zeros, in the average too."""
+
+    name: str
+    kind: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[tuple[int, int], tuple[int, int]]
+    input_shape: Shape
+    output_shape: Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """`Scale`: y = scale * x, element by element: a diagonal synapse."""
+
+    name: str
+    kind: str
+    scale: F64
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.scale.shape
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.scale.shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """`Threshold`: a spike where x > threshold, without memory."""
+
+    name: str
+    kind: str
+    threshold: F64
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.threshold.shape
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.threshold.shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Delay:
+    """`Delay`: y(t) = x(t - delay), per element, in the file's unit of time."""
+
+    name: str
+    kind: str
+    delay: F64
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.delay.shape
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.delay.shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Flatten:
+    """`Flatten`, or the `Input` or `Output` of a nested graph: the same values in another shape."""
+
+    name: str
+    kind: str
+    input_shape: Shape
+    output_shape: Shape
+
+
+Synapse: TypeAlias = Linear | Conv
+Node: TypeAlias = Terminal | Linear | Conv | Scale | Pool | Flatten | Threshold | Delay | Neuron
 Edge: TypeAlias = tuple[str, str]
 
 
@@ -121,5 +216,12 @@ class Network:
     def neurons(self) -> list[Neuron]:
         return [node for node in self.nodes.values() if isinstance(node, Neuron)]
 
-    def synapses(self) -> list[Linear]:
-        return [node for node in self.nodes.values() if isinstance(node, Linear)]
+    def synapses(self) -> list[Synapse]:
+        """What a gain can be folded into."""
+        return [node for node in self.nodes.values() if isinstance(node, (Linear, Conv))]
+
+
+def stored_order(shape: Shape) -> NDArray[np.intp]:
+    """Indices into a flat array in NIR's layout, in the order in which we store and add up: channels last for (C, L) and (C, H, W)."""
+    indices = np.arange(size(shape)).reshape(shape)
+    return np.moveaxis(indices, 0, -1).reshape(-1) if len(shape) > 1 else indices.reshape(-1)

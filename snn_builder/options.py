@@ -31,10 +31,15 @@ class Options:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name.endswith("_"):
             raise Unreadable(
-                "", "", f"name '{self.name}' cannot prefix C symbols", "use lower-case letters, digits and underscores, a letter first"
+                "",
+                "",
+                f"name '{self.name}' cannot prefix C symbols",
+                "use lower-case letters, digits and underscores, a letter first",
             )
         if self.dt is not None and not (math.isfinite(self.dt) and self.dt > 0):
-            raise Unreadable("", "", f"dt {self.dt} is not a timestep", "pass a positive number in the file's unit of time")
+            raise Unreadable(
+                "", "", f"dt {self.dt} is not a timestep", "pass a positive number in the file's unit of time"
+            )
         for option, value, allowed in (("reset", self.reset, RESETS), ("kernel", self.kernel, KERNELS)):
             if value not in allowed:
                 raise Unreadable("", "", f"{option} '{value}' is unknown", "use " + " or ".join(allowed))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .discretise import Discrete
-from .network import Network, Neuron, Terminal
+from .network import Delay, Flatten, Network, Neuron, Terminal, Threshold, stored_order
 from .options import Options
 from .schedule import Schedule
 
@@ -23,8 +24,8 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class SynapseParameters:
-    """float mode: float32 weight (outputs, inputs) and bias (outputs,). Integer mode: int8 weight at 2^-w_scale, int64 bias (that fits
-    int32) at 2^-(w_scale + fraction exponent of the input)."""
+    """float mode: float32 weight, shaped as in `Linear` and `Conv`, of a Scale one per element; bias (outputs,). Integer mode: int8 weight
+    at 2^-w_scale, int64 bias (that fits int32) at 2^-(w_scale + fraction exponent of the input)."""
 
     weight: Array
     bias: Array | None
@@ -47,7 +48,8 @@ class NeuronParameters:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """`frac`: in integer mode, the fraction exponent of each node's output as its consumers see it (DESIGN 4.5); of a synapse, after its
+    """`thresholds`: of Threshold nodes, one per element: float32, or the integer that the input's numbers are compared with. `frac`: in
+    integer mode, the fraction exponent of each node's output as its consumers see it (DESIGN 4.5); of a synapse, after its
     rescale. Empty in float mode."""
 
     network: Network
@@ -56,6 +58,7 @@ class Program:
     schedule: Schedule
     synapses: dict[str, SynapseParameters]
     neurons: dict[str, NeuronParameters]
+    thresholds: dict[str, Array]
     frac: dict[str, int]
 
     def input_frac(self, name: str) -> int:
@@ -70,18 +73,37 @@ class Program:
 def input_frac(network: Network, name: str, frac: dict[str, int]) -> int:
     """Exponent at which the edges into a node are summed: their own where all agree below Q12 and the node is no neuron, else Q12.
     A single edge that is not summed keeps its own, whatever it is, except into a neuron."""
-    sources = network.predecessors(name)
+    node, sources = network.nodes[name], network.predecessors(name)
+    if isinstance(node, Delay) and name in frac:
+        return frac[name]  # hands on what it gets, in Q12 on a cycle
     fracs = {frac[source] for source in sources}
-    if isinstance(network.nodes[name], Neuron) or len(fracs) != 1:
+    if isinstance(node, Neuron) or len(fracs) != 1:
         return STATE_FRAC
     agreed = fracs.pop()
     return agreed if len(sources) == 1 or agreed < STATE_FRAC else STATE_FRAC
 
 
-def carries_int8(network: Network, terminal: Terminal) -> bool:
-    """Whether an Output carries a spike or one network input, and is int8 in integer mode; every other Output is int32."""
-    sources = network.predecessors(terminal.name)
-    if len(sources) != 1:
-        return False
-    source = network.nodes[sources[0]]
-    return isinstance(source, Terminal) or (isinstance(source, Neuron) and source.spikes)
+def is_int8(network: Network, name: str, schedule: Schedule) -> bool:
+    """Whether a node's value is a spike or one network input, and so int8 in integer mode; every other value is int32. Flatten, Delay
+    and Output hand on what they get, but for a register on a cycle, which works in Q12."""
+    while True:
+        node = network.nodes[name]
+        if isinstance(node, Neuron):
+            return node.spikes
+        if isinstance(node, Threshold) or node.kind == "Input":
+            return True
+        sources = network.predecessors(name)
+        if not isinstance(node, (Flatten, Delay, Terminal)) or len(sources) != 1 or name in schedule.in_loop:
+            return False
+        name = sources[0]
+
+
+def summed_order(network: Network, name: str) -> NDArray[np.intp]:
+    """Indices of a Linear's inputs, flat in NIR's layout, in the order in which they are added up: the stored order of its input, which
+    a single Flatten in front of it does not change (DESIGN 4.4)."""
+    sources = network.predecessors(name)
+    before = network.nodes[sources[0]]
+    shape = before.output_shape
+    if len(sources) == 1 and isinstance(before, Flatten):
+        shape = before.input_shape
+    return stored_order(shape)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .discretise import Coefficients, Discrete, Weights
 from .errors import Findings
-from .network import F64, Linear, Neuron, Terminal
+from .network import F64, Conv, Linear, Network, Neuron, Scale, Terminal, Threshold
 from .options import Options
 from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, NeuronParameters, Program, SynapseParameters, input_frac
 from .schedule import Schedule
@@ -22,30 +22,53 @@ LOSS = 0.05  # a coefficient that loses more than this is warned about
 def quantise(discrete: Discrete, order: Schedule, options: Options, findings: Findings) -> Program:
     """Raises `Refused` for what the scheme cannot hold, naming node, value and remedy."""
     network = discrete.network
-    frac: dict[str, int] = {}
+    frac = _fractions(network, order, options.input_frac)
+    synapses = {
+        name: _synapse(name, weights, input_frac(network, name, frac), findings)
+        for name, weights in discrete.synapses.items()
+    }
+    thresholds = {}
     for name, node in network.nodes.items():
-        if isinstance(node, Terminal):
-            frac[name] = options.input_frac
-        elif isinstance(node, Neuron):
-            frac[name] = 0 if node.spikes else STATE_FRAC
-        else:
-            frac[name] = STATE_FRAC
-    for terminal in network.terminals("Output"):
-        frac[terminal.name] = input_frac(network, terminal.name, frac)
-    synapses = {}
-    for name, weights in discrete.synapses.items():
-        assert isinstance(network.nodes[name], Linear)
-        synapses[name] = _synapse(name, weights, input_frac(network, name, frac), findings)
+        if isinstance(node, Scale):
+            scale = Weights(node.scale.reshape(-1), None)
+            synapses[name] = _synapse(name, scale, input_frac(network, name, frac), findings)
+        elif isinstance(node, Threshold):
+            thresholds[name] = _comparand(name, node.threshold.reshape(-1), input_frac(network, name, frac), findings)
     neurons = {name: _neuron(name, neuron, findings) for name, neuron in discrete.neurons.items()}
     findings.refuse()
-    return Program(network, options, discrete, order, synapses, neurons, frac)
+    return Program(network, options, discrete, order, synapses, neurons, thresholds, frac)
+
+
+def _fractions(network: Network, order: Schedule, input_scale: int) -> dict[str, int]:
+    """Fraction exponent of each node's output: what hands values on keeps that of its input, but for a register on a cycle."""
+    frac: dict[str, int] = {}
+    for name, node in network.nodes.items():
+        if isinstance(node, Terminal) and node.kind == "Input":
+            frac[name] = input_scale
+        elif isinstance(node, Neuron):
+            frac[name] = 0 if node.spikes else STATE_FRAC
+        elif isinstance(node, Threshold):
+            frac[name] = 0
+        elif isinstance(node, (Linear, Conv, Scale)) or node.kind == "AvgPool2d" or name in order.in_loop:
+            frac[name] = STATE_FRAC
+    waiting = [name for name in network.nodes if name not in frac]
+    while waiting:
+        known = [name for name in waiting if all(source in frac for source in network.predecessors(name))]
+        for name in known:
+            frac[name] = input_frac(network, name, frac)
+        waiting = [name for name in waiting if name not in frac]
+    return frac
 
 
 def weight_scale(weight: F64) -> int:
     """The largest k with 2^k <= min(|127 / max w|, |128 / min w|), a zero giving infinity; 12 for all-zero weights."""
     if not np.any(weight):
         return STATE_FRAC
-    ratios = [abs(limit / extreme) for limit, extreme in ((127.0, float(weight.max())), (128.0, float(weight.min()))) if extreme]
+    ratios = [
+        abs(limit / extreme)
+        for limit, extreme in ((127.0, float(weight.max())), (128.0, float(weight.min())))
+        if extreme
+    ]
     return math.frexp(min(ratios))[1] - 1
 
 
@@ -68,7 +91,7 @@ def round_half_even(array: F64, frac: int) -> F64:
 
 
 def _neuron(name: str, neuron: Coefficients, findings: Findings) -> NeuronParameters:
-    gain, gain_shift = (None, None) if neuron.gain is None else _gain(name, neuron.gain, findings)
+    gain, gain_shift = (None, None) if neuron.gain is None else multiplier(name, neuron.gain, findings)
     cur_decay = None if neuron.cur_decay is None else _decay(name, "current decay", neuron.cur_decay, findings)
     return NeuronParameters(
         decay=_decay(name, "decay", neuron.decay, findings),
@@ -90,7 +113,11 @@ def _q12(name: str, field: str, values: F64, findings: Findings) -> Array:
     loss = np.abs(np.ldexp(rounded, -STATE_FRAC)[nonzero] - values[nonzero]) / np.abs(values[nonzero])
     if loss.size and loss.max() > LOSS:
         value = values[nonzero].reshape(-1)[int(loss.argmax())]
-        findings.warn(name, f"{field} {value:g} loses {100 * loss.max():.0f} % in 12 fraction bits", "scale the network up, or use float mode")
+        findings.warn(
+            name,
+            f"{field} {value:g} loses {100 * loss.max():.0f} % in 12 fraction bits",
+            "scale the network up, or use float mode",
+        )
     return rounded.astype(np.int64)
 
 
@@ -134,7 +161,22 @@ def _threshold(name: str, values: F64, findings: Findings) -> Array:
     return rounded
 
 
-def _gain(name: str, gain: F64, findings: Findings) -> tuple[Array, Array]:
+def _comparand(name: str, values: F64, frac: int, findings: Findings) -> Array:
+    """floor(threshold * 2^f): a number is above the threshold exactly when it is above this."""
+    floored = np.floor(np.ldexp(values, frac))
+    outside = np.flatnonzero((floored < INT32_MIN) | (floored > INT32_MAX))
+    if outside.size:
+        index = int(outside[0])
+        findings.error(
+            name,
+            f"threshold[{index}] is {values[index]:g}, beyond int32 at 2^-{frac}",
+            "scale the network down, or use float mode (quantize=0)",
+        )
+        return np.zeros(values.shape, np.int64)
+    return floored.astype(np.int64)
+
+
+def multiplier(name: str, gain: F64, findings: Findings) -> tuple[Array, Array]:
     """m and e of x <- (m*x) >> e: e = max(0, 14 - floor(log2 |gain|)), m = round(gain * 2^e); both 0 for a gain of 0."""
     exponent = np.frexp(np.abs(gain))[1] - 1
     shift = np.where(gain == 0, 0, np.maximum(0, GAIN_BITS - exponent))

@@ -11,8 +11,10 @@ import dataclasses
 
 import numpy as np
 
-from .network import Linear, Neuron, Terminal
-from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program
+from .errors import Findings
+from .network import Conv, Delay, Linear, Neuron, Pool, Scale, Terminal, Threshold
+from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program, is_int8
+from .quantise import multiplier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +30,18 @@ class Range:
 
     @property
     def fits_int32(self) -> bool:
-        return INT32_MIN <= self.low and self.high <= INT32_MAX
+        return self.low >= INT32_MIN and self.high <= INT32_MAX
 
     def saturated(self) -> Range:
         return Range(max(self.low, INT32_MIN), min(self.high, INT32_MAX))
 
     def scaled(self, shift: int) -> Range:
         """Times 2^shift, floored."""
-        return Range(self.low << shift, self.high << shift) if shift >= 0 else Range(self.low >> -shift, self.high >> -shift)
+        return (
+            Range(self.low << shift, self.high << shift)
+            if shift >= 0
+            else Range(self.low >> -shift, self.high >> -shift)
+        )
 
 
 INT8, INT32, SPIKE = Range(-128, 127), Range(INT32_MIN, INT32_MAX), Range(0, 1)
@@ -49,6 +55,7 @@ class Decisions:
     rescale_saturates: dict[str, bool]
     edge_saturates: dict[tuple[str, str], bool]
     sum_saturates: dict[str, bool]
+    pool_saturates: dict[str, bool]
     gain_saturates: dict[str, bool]
     state_saturates: dict[str, bool]
     product_bits: dict[str, int]
@@ -57,21 +64,30 @@ class Decisions:
 
 def analyse(program: Program) -> Decisions:
     """Walks the program once, in execution order; what a feedback edge carries may be anything its type holds."""
-    found = Decisions({}, {}, {}, {}, {}, {}, {}, {})
+    found = Decisions({}, {}, {}, {}, {}, {}, {}, {}, {})
     if not program.options.quantize:
         return found
     for name in program.schedule.order:
         node = program.network.nodes[name]
         if isinstance(node, Terminal) and node.kind == "Input":
             found.ranges[name] = INT8
-            continue
-        x = _fan_in(program, name, found)
-        if isinstance(node, Terminal):
-            found.ranges[name] = x
-        elif isinstance(node, Linear):
-            found.ranges[name] = _synapse(program, name, x, found)
+        elif isinstance(node, Delay):
+            found.ranges[name] = INT8 if is_int8(program.network, name, program.schedule) else INT32
         else:
-            found.ranges[name] = _neuron(program, node, x, found)
+            x = _fan_in(program, name, found)
+            if isinstance(node, Neuron):
+                found.ranges[name] = _neuron(program, node, x, found)
+            elif isinstance(node, Threshold):
+                found.ranges[name] = SPIKE
+            elif isinstance(node, Pool):
+                found.ranges[name] = _pool(program, node, x, found)
+            elif isinstance(node, (Linear, Conv, Scale)):
+                found.ranges[name] = _synapse(program, name, x, found)
+            else:
+                found.ranges[name] = x
+    for name, node in program.network.nodes.items():
+        if isinstance(node, Delay):  # last, because a register is read before its input is computed
+            _fan_in(program, name, found)
     return found
 
 
@@ -93,11 +109,13 @@ def _fan_in(program: Program, name: str, found: Decisions) -> Range:
 
 def _synapse(program: Program, name: str, x: Range, found: Decisions) -> Range:
     synapse = program.synapses[name]
-    weight = synapse.weight.astype(object)  # Python integers: no bound here may wrap
+    # Python integers: no bound here may wrap. A conv sees zeros in its padding, so 0 counts as an input.
+    weight = synapse.weight.reshape(len(synapse.weight), -1).astype(object)
+    least, most = min(x.low, 0), max(x.high, 0)
     positive, negative = np.maximum(weight, 0).sum(1), np.minimum(weight, 0).sum(1)
     bias = np.zeros(len(weight), object) if synapse.bias is None else synapse.bias.astype(object)
-    low = int(min(positive * x.low + negative * x.high + bias))
-    high = int(max(positive * x.high + negative * x.low + bias))
+    low = int(min(positive * least + negative * most + bias))
+    high = int(max(positive * most + negative * least + bias))
     # Partial sums stay within the sum of magnitudes, whatever the order.
     partial = int(max((positive - negative) * x.magnitude + abs(bias)))
     found.accumulator_bits[name] = 32 if partial <= INT32_MAX else 64
@@ -106,10 +124,29 @@ def _synapse(program: Program, name: str, x: Range, found: Decisions) -> Range:
     return result.saturated()
 
 
+def _pool(program: Program, pool: Pool, x: Range, found: Decisions) -> Range:
+    area = pool.kernel[0] * pool.kernel[1]
+    total = Range(min(x.low, 0) * area, max(x.high, 0) * area)
+    found.pool_saturates[pool.name] = not total.fits_int32
+    total = total.saturated()
+    if pool.kind == "SumPool2d":
+        return total
+    brought = total.scaled(STATE_FRAC - program.input_frac(pool.name))
+    found.rescale_saturates[pool.name] = not brought.fits_int32
+    m, e = (int(part) for part in multiplier(pool.name, np.array(1 / area), Findings("")))
+    mean = Range((m * brought.saturated().low) >> e, (m * brought.saturated().high) >> e)
+    found.gain_saturates[pool.name] = not mean.fits_int32
+    return mean.saturated()
+
+
 def _neuron(program: Program, neuron: Neuron, x: Range, found: Decisions) -> Range:
     name, parameters = neuron.name, program.neurons[neuron.name]
     if parameters.gain is not None and parameters.gain_shift is not None:
-        products = [(m * bound) >> e for m, e in zip(parameters.gain.tolist(), parameters.gain_shift.tolist(), strict=True) for bound in (x.low, x.high)]
+        products = [
+            (m * bound) >> e
+            for m, e in zip(parameters.gain.tolist(), parameters.gain_shift.tolist(), strict=True)
+            for bound in (x.low, x.high)
+        ]
         x = Range(min(products), max(products))
         found.gain_saturates[name] = not x.fits_int32
         x = x.saturated()

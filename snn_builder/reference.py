@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .errors import Refused
-from .network import Linear, Neuron, Terminal, size
-from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program, SynapseParameters, carries_int8
-
+from .errors import Findings, Refused
+from .network import Conv, Delay, Flatten, Linear, Network, Neuron, Pool, Scale, Terminal, Threshold, size
+from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program, SynapseParameters, is_int8, summed_order
+from .quantise import multiplier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,44 +32,66 @@ class Simulation:
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")  # f32 may run over, as it may on a board
 def simulate(program: Program, inputs: dict[str, Array], trace: bool = False) -> Simulation:
-    """Runs every sample from rest. `inputs`: per Input, (samples, steps, *shape) of numbers. Raises `Refused` for data the mode cannot take."""
+    """Runs every sample from rest. `inputs`: per Input, (samples, steps, *shape) of numbers. Raises `Refused` for data that the mode
+    cannot take."""
     network = program.network
     prepared, saturated = _prepare(program, inputs)
     samples, steps = next(iter(prepared.values())).shape[:2]
     dtype = np.int64 if program.options.quantize else np.float32
     values = {name: np.zeros((samples, size(node.output_shape)), dtype) for name, node in network.nodes.items()}
-    states = {(neuron.name, state): np.zeros((samples, size(neuron.shape)), dtype) for neuron in network.neurons() for state in _states(neuron)}
+    states = {
+        (neuron.name, state): np.zeros((samples, size(neuron.shape)), dtype)
+        for neuron in network.neurons()
+        for state in _states(neuron)
+    }
     recorded: dict[str, list[Array]] = {name: [] for name in network.nodes}
     recorded |= {f"{name}.{state}": [] for name, state in states}
+
+    lines = {name: _DelayLine(delay, values[name]) for name, delay in program.discrete.delays.items()}
+    fan_in = _fan_in_int if program.options.quantize else _fan_in_float
+
+    def arriving(name: str) -> Array:
+        given = [(source, (previous if last else values)[source]) for source, last in program.inputs(name)]
+        return fan_in(program, name, given, np.zeros((samples, size(network.nodes[name].input_shape)), dtype))
 
     for step in range(steps):
         previous = dict(values)
         for name in program.schedule.order:
             node = network.nodes[name]
-            arriving = [(source, (previous if last else values)[source]) for source, last in program.inputs(name)]
             if isinstance(node, Terminal) and node.kind == "Input":
                 values[name] = prepared[name][:, step]
-                continue
-            x = (_fan_in_int if program.options.quantize else _fan_in_float)(program, name, arriving, values[name])
-            if isinstance(node, Terminal):
-                values[name] = x
-            elif isinstance(node, Linear):
-                values[name] = _synapse(program, name, x)
+            elif name in program.schedule.registers:
+                values[name] = lines[name].read(values[name])
+            elif isinstance(node, Delay):
+                x = arriving(name)
+                values[name] = lines[name].read(x)
+                lines[name].store(x)
+            elif isinstance(node, Neuron):
+                values[name] = _neuron(program, node, arriving(name), states)
             else:
-                values[name] = _neuron(program, node, x, states)
+                values[name] = _stateless(program, name, arriving(name))
+        for name in program.schedule.registers:
+            lines[name].store(arriving(name))
         for name in network.nodes:
             recorded[name].append(values[name])
         for (name, state), array in states.items():
             recorded[f"{name}.{state}"].append(array.copy())
 
     outputs = {
-        terminal.name: np.stack(recorded[terminal.name], 1).reshape(samples, steps, *terminal.shape).astype(_output_type(program, terminal))
+        terminal.name: np.stack(recorded[terminal.name], 1)
+        .reshape(samples, steps, *terminal.shape)
+        .astype(_output_type(program, terminal))
         if steps
         else np.zeros((samples, 0, *terminal.shape), _output_type(program, terminal))
         for terminal in network.terminals("Output")
     }
     joined = np.concatenate(list(prepared.values()), 2).astype(np.int8 if program.options.quantize else np.float32)
-    return Simulation(outputs, {name: np.stack(rows, 1) for name, rows in recorded.items() if rows} if trace else {}, joined, saturated)
+    return Simulation(
+        outputs,
+        {name: np.stack(rows, 1) for name, rows in recorded.items() if rows} if trace else {},
+        joined,
+        saturated,
+    )
 
 
 def _states(neuron: Neuron) -> tuple[str, ...]:
@@ -79,7 +101,7 @@ def _states(neuron: Neuron) -> tuple[str, ...]:
 def _output_type(program: Program, terminal: Terminal) -> type[np.generic]:
     if not program.options.quantize:
         return np.float32
-    return np.int8 if carries_int8(program.network, terminal) else np.int32
+    return np.int8 if is_int8(program.network, terminal.name, program.schedule) else np.int32
 
 
 def _prepare(program: Program, inputs: dict[str, Array]) -> tuple[dict[str, Array], int]:
@@ -89,14 +111,21 @@ def _prepare(program: Program, inputs: dict[str, Array]) -> tuple[dict[str, Arra
     for terminal in program.network.terminals("Input"):
         data = np.asarray(inputs[terminal.name])
         if data.dtype.kind not in "fiub" or not np.all(np.isfinite(data)):
-            raise Refused(file, terminal.name, "the input data holds values that are not finite numbers", "correct the data")
+            raise Refused(
+                file, terminal.name, "the input data holds values that are not finite numbers", "correct the data"
+            )
         data = data.reshape(*data.shape[:2], size(terminal.shape))
         if not program.options.quantize:
             prepared[terminal.name] = data.astype(np.float32)
             continue
         if program.options.input_scale is None:
             if np.any(data != np.rint(data)):
-                raise Refused(file, terminal.name, "the input data is not whole, and integer mode takes int8", "pass input_scale= (value = q * 2^-input_scale)")
+                raise Refused(
+                    file,
+                    terminal.name,
+                    "the input data is not whole, and integer mode takes int8",
+                    "pass input_scale= (value = q * 2^-input_scale)",
+                )
             whole = data.astype(np.float64)
         else:
             whole = np.rint(np.ldexp(data.astype(np.float64), program.options.input_scale))
@@ -129,6 +158,7 @@ def _fan_in_int(program: Program, name: str, arriving: list[tuple[str, Array]], 
 
 
 def sat32(x: Array) -> Array:
+    """Clamped to int32."""
     return np.clip(x, INT32_MIN, INT32_MAX)
 
 
@@ -139,28 +169,111 @@ def rescale(x: Array, shift: int) -> Array:
     return sat32(sat32(x) << min(shift, 32))
 
 
-# -- Synapses -----------------------------------------------------------------------------------------------------------------
+# -- Nodes without a state ----------------------------------------------------------------------------------------------------
 
 
-def _synapse(program: Program, name: str, x: Array) -> Array:
-    """In integer mode followed by its rescale to Q12 on every edge that leaves it."""
-    synapse = program.synapses[name]
-    if not program.options.quantize:
-        return linear_float(x, synapse)
-    return rescale(linear_int(x, synapse), STATE_FRAC - (synapse.w_scale + program.input_frac(name)))
+def _stateless(program: Program, name: str, x: Array) -> Array:
+    node, integer = program.network.nodes[name], program.options.quantize
+    if isinstance(node, (Linear, Conv, Scale)):
+        total = _synapse(program.network, node, x, program.synapses[name])
+        # in integer mode every edge that leaves a synapse is rescaled to Q12
+        return (
+            rescale(total, STATE_FRAC - (program.synapses[name].w_scale + program.input_frac(name)))
+            if integer
+            else total
+        )
+    if isinstance(node, Threshold):
+        return (x > program.thresholds[name]).astype(x.dtype)
+    if isinstance(node, Pool):
+        total = sum_pool(node, x)
+        if node.kind == "SumPool2d":
+            return sat32(total) if integer else total
+        area = node.kernel[0] * node.kernel[1]
+        if not integer:
+            return total * np.float32(1 / area)
+        m, e = (int(part) for part in multiplier(name, np.array(1 / area), Findings("")))
+        return sat32((m * rescale(total, STATE_FRAC - program.input_frac(name))) >> e)
+    assert isinstance(node, (Flatten, Terminal))
+    return x
 
 
-def linear_float(x: Array, synapse: SynapseParameters) -> Array:
-    """One accumulator from +0 over the inputs in ascending order, then the bias; inputs that are exactly 0 change no bit."""
+def _synapse(network: Network, node: Linear | Conv | Scale, x: Array, parameters: SynapseParameters) -> Array:
+    if isinstance(node, Scale):
+        return parameters.weight.astype(x.dtype) * x
+    if isinstance(node, Conv):
+        return conv(node, x, parameters)
+    if x.dtype == np.float32:
+        return linear_float(x, parameters, summed_order(network, node.name))
+    return linear_int(x, parameters)
+
+
+def linear_float(x: Array, synapse: SynapseParameters, order: Array) -> Array:
+    """One accumulator from +0 over the inputs in stored order, then the bias; inputs that are exactly 0 change no bit."""
     total = np.zeros((x.shape[0], synapse.weight.shape[0]), np.float32)
-    for index in np.flatnonzero(np.any(x != 0, axis=0)):
+    for index in order[np.any(x[:, order] != 0, axis=0)]:
         total = total + x[:, index, None] * synapse.weight[:, index]
     return total if synapse.bias is None else total + synapse.bias
 
 
 def linear_int(x: Array, synapse: SynapseParameters) -> Array:
+    """The exact sum."""
     total = x @ synapse.weight.T.astype(np.int64)
     return total if synapse.bias is None else total + synapse.bias
+
+
+def conv(node: Conv, x: Array, synapse: SynapseParameters) -> Array:
+    """Kernel position first, then channel; places in the padding are zeros and change no bit."""
+    outputs, inputs = synapse.weight.shape[:2]
+    group = np.arange(outputs) // (outputs // node.groups)
+    total: Array = np.zeros(1, x.dtype)
+    for row, column in np.ndindex(*synapse.weight.shape[2:]):
+        window = _window(node, x, (row * node.dilation[0], column * node.dilation[1]), node.output_shape)
+        for channel in range(inputs):
+            total = total + window[:, group * inputs + channel] * synapse.weight[
+                :, channel, row, column, None, None
+            ].astype(x.dtype)
+    if synapse.bias is not None:
+        total = total + synapse.bias[:, None, None]
+    return total.reshape(x.shape[0], -1)
+
+
+def sum_pool(node: Pool, x: Array) -> Array:
+    """The sum over each window, from +0, in stored order."""
+    total: Array = np.zeros(1, x.dtype)
+    for place in np.ndindex(*node.kernel):
+        total = total + _window(node, x, place, node.output_shape)
+    return total.reshape(x.shape[0], -1)
+
+
+def _window(node: Conv | Pool, x: Array, place: tuple[int, ...], output_shape: tuple[int, ...]) -> Array:
+    """What one kernel position sees at every output position: (samples, C, OH, OW)."""
+    channels, *spatial = node.input_shape
+    height, width = spatial if len(spatial) == 2 else (1, *spatial)
+    rows, columns = output_shape[1:] if len(output_shape) == 3 else (1, *output_shape[1:])
+    padded = np.pad(x.reshape(-1, channels, height, width), ((0, 0), (0, 0), *node.padding))
+    down, right = node.stride
+    return padded[
+        :,
+        :,
+        place[0] : place[0] + down * (rows - 1) + 1 : down,
+        place[1] : place[1] + right * (columns - 1) + 1 : right,
+    ]
+
+
+class _DelayLine:
+    """What went into a Delay: `read` gives every element as it was its own number of steps ago (0: now), zeros before the first."""
+
+    def __init__(self, steps: Array, like: Array) -> None:
+        self.steps, self.step = steps, 0
+        self.line = np.zeros((max(int(steps.max(initial=0)), 1), *like.shape), like.dtype)
+
+    def read(self, x: Array) -> Array:
+        slots = (self.step - self.steps) % len(self.line)
+        return np.where(self.steps == 0, x, self.line[slots, :, np.arange(len(slots))].T)
+
+    def store(self, x: Array) -> None:
+        self.line[self.step % len(self.line)] = x
+        self.step += 1
 
 
 # -- Neurons ------------------------------------------------------------------------------------------------------------------
@@ -178,7 +291,7 @@ def _neuron(program: Program, neuron: Neuron, x: Array, states: dict[tuple[str, 
         x = bounded(decayed(parameters.cur_decay, states[neuron.name, "i"]) + x)
         states[neuron.name, "i"] = x
     v = bounded((decayed(parameters.decay, states[neuron.name, "v"]) + x) + parameters.leak)
-    if parameters.threshold is None:
+    if parameters.threshold is None or parameters.reset is None:
         states[neuron.name, "v"] = v
         return v
     fired = v > parameters.threshold

@@ -30,7 +30,9 @@ def simulate(
     inputs, many = load_inputs(input, program.network)
     result = run_reference(program, inputs, trace=trace is not None)
     if result.saturated:
-        findings.warn("", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale=")
+        findings.warn(
+            "", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale="
+        )
     outputs = {name: array if many else array[0] for name, array in result.outputs.items()}
     if output is not None:
         write(output, arrays_as_bytes({"": next(iter(outputs.values()))} if len(outputs) == 1 else outputs))

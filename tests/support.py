@@ -14,13 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 CONSTRUCTED = ROOT / "tests" / "constructed"
 CORPUS = ROOT.parent / "shared" / "corpus"
 
-needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of public .nir files is not beside this checkout")
+needs_corpus = pytest.mark.skipif(
+    not CORPUS.is_dir(), reason="the corpus of public .nir files is not beside this checkout"
+)
 
-# The networks whose nodes this version takes; dt is 0.001 for all.
-CONSTRUCTED_SUPPORTED = (
-    "big_weights", "fan_in_li", "grid_gain", "leak_reset", "li_feeds_linear", "li_readout", "per_neuron_gain", "recurrent_bias",
-    "saturation", "subtract", "synapse_synapse", "tiny_weights", "uniform_gain",
-)  # fmt: skip
+CONSTRUCTED_NAMES = sorted(path.name for path in CONSTRUCTED.iterdir())
 CONSTRUCTED_DT = 0.001
 
 # Real files with inputs and expected outputs: the dt to pass, None where the file says it.
@@ -32,6 +30,8 @@ CORPUS_DT = {
     "braille_v2a": 1e-4,
     "lif_norse": 1e-4,
     "lif_rockpool": 1e-4,
+    "scnn_mnist": None,
+    "tinynet": None,
 }
 
 
@@ -39,7 +39,9 @@ def reset_of(name: str) -> str:
     return "subtract" if name == "subtract" else "zero"
 
 
-def write_nir(path: Path, nodes: dict[str, dict[str, Any]], edges: list[tuple[str, str]], metadata: dict[str, Any] | None = None) -> Path:
+def write_nir(
+    path: Path, nodes: dict[str, dict[str, Any]], edges: list[tuple[str, str]], metadata: dict[str, Any] | None = None
+) -> Path:
     """A NIR file with exactly these fields."""
     with h5py.File(path, "w") as tree:
         graph = tree.create_group("node")

@@ -26,7 +26,9 @@ def refusal(path: Path, dt: float | None = None) -> str:
 
 
 def test_dt_is_inferred_where_every_gain_says_it(tmp_path: Path) -> None:
-    path = chain(tmp_path / "net.nir", np.ones((2, 1)), lif(2, tau=np.array([0.01, 0.02]), r=np.array([10.00005, 20.0])))
+    path = chain(
+        tmp_path / "net.nir", np.ones((2, 1)), lif(2, tau=np.array([0.01, 0.02]), r=np.array([10.00005, 20.0]))
+    )
     assert (discrete(path).dt, discrete(path).dt_from) == (0.001, "inferred")
 
 
@@ -68,7 +70,10 @@ def test_no_time_constant_needs_no_dt(tmp_path: Path) -> None:
 
 def test_decay_outside_is_refused(tmp_path: Path) -> None:
     path = chain(tmp_path / "net.nir", np.ones((2, 1)), lif(2, tau=np.array([0.01, 0.0005])))
-    assert refusal(path, 0.001) == "neuron: tau[1] is 0.0005, shorter than dt = 0.001: decay -1 is outside [0, 1]; pass a smaller dt"
+    assert (
+        refusal(path, 0.001)
+        == "neuron: tau[1] is 0.0005, shorter than dt = 0.001: decay -1 is outside [0, 1]; pass a smaller dt"
+    )
 
 
 def test_decay_near_zero_is_zero(tmp_path: Path) -> None:
@@ -98,7 +103,9 @@ def test_gain_is_not_folded_where_the_synapse_feeds_others(tmp_path: Path) -> No
         "i": terminal("Input", 1), "o": terminal("Output", 1), "p": terminal("Output", 1),
         "fc": {"type": "Linear", "weight": np.ones((1, 1))}, "n": lif(1, r=np.array([5.0])),
     }  # fmt: skip
-    result = discrete(write_nir(tmp_path / "net.nir", nodes, [("i", "fc"), ("fc", "n"), ("n", "o"), ("fc", "p")]), 0.001)
+    result = discrete(
+        write_nir(tmp_path / "net.nir", nodes, [("i", "fc"), ("fc", "n"), ("n", "o"), ("fc", "p")]), 0.001
+    )
     assert result.neurons["n"].gain is not None and result.synapses["fc"].weight.tolist() == [[1.0]]
 
 

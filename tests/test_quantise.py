@@ -17,7 +17,14 @@ from snn_builder.program import Program
 from snn_builder.quantise import weight_scale
 
 
-def quantised(path: Path, weight: Any, neuron: dict[str, Any], bias: Any = None, dt: float | None = 0.001, findings: Findings | None = None) -> Program:
+def quantised(
+    path: Path,
+    weight: Any,
+    neuron: dict[str, Any],
+    bias: Any = None,
+    dt: float | None = 0.001,
+    findings: Findings | None = None,
+) -> Program:
     file = chain(path / "net.nir", np.array(weight, float), neuron, None if bias is None else np.array(bias, float))
     return compile_network(file, Options(quantize=True, dt=dt), findings)
 
@@ -103,4 +110,7 @@ def test_subtract_needs_v_reset_zero(tmp_path: Path) -> None:
     path = chain(tmp_path / "net.nir", np.ones((1, 1)), lif(1, v_reset=np.array([0.5])))
     with pytest.raises(Refused) as caught:
         compile_network(path, Options(dt=0.001, reset="subtract"))
-    assert str(caught.value) == f"{path}: neuron: reset=subtract, but v_reset is not 0; leave reset=subtract out, or store v_reset 0"
+    assert (
+        str(caught.value)
+        == f"{path}: neuron: reset=subtract, but v_reset is not 0; leave reset=subtract out, or store v_reset 0"
+    )

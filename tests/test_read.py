@@ -13,6 +13,7 @@ from support import CORPUS, chain, lif, needs_corpus, terminal, write_nir
 
 from snn_builder.errors import Findings, Refused, SnnError, Unreadable
 from snn_builder.network import Linear, Neuron
+from snn_builder.nodes import SUPPORTED
 from snn_builder.read import read
 
 
@@ -82,7 +83,7 @@ def test_hdf5_without_a_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"fc": {"type": "Magic"}}, "fc: node type Magic is not supported; use Input, Output, Linear, Affine, LIF, LI, CubaLIF, CubaLI, IF, I"),
+        ({"fc": {"type": "Magic"}}, "fc: node type Magic is not supported; use " + ", ".join(SUPPORTED)),
         ({"fc": {"type": "Linear"}}, "fc: no weight stored; export the node with its weight"),
         ({"fc": {"type": "Linear", "weight": np.array([[1.0, np.nan, 1], [1, 1, 1]])}}, "fc: weight[0, 1] is nan; every parameter must be a finite number: check the training"),
         ({"fc": {"type": "Linear", "weight": np.array([[1.0, 1, 1], [1, -np.inf, 1]])}}, "fc: weight[1, 1] is -inf; every parameter must be a finite number: check the training"),
@@ -107,7 +108,10 @@ def test_refused_nodes(tmp_path: Path, changed: dict[str, Any], line: str) -> No
 @pytest.mark.parametrize(
     ("edges", "line"),
     [
-        ([*EDGES, ("lif", "ghost")], "ghost: edge lif -> ghost names a node that is not in the file; export the graph again, or remove the edge"),
+        (
+            [*EDGES, ("lif", "ghost")],
+            "ghost: edge lif -> ghost names a node that is not in the file; export the graph again, or remove the edge",
+        ),
         ([*EDGES, ("lif", "input")], "input: edge lif -> input leads into an Input; remove the edge"),
         ([*EDGES, ("output", "lif")], "output: edge output -> lif comes out of an Output; remove the edge"),
         (EDGES[1:], "fc: nothing feeds this Affine; connect it, or remove it"),
@@ -151,13 +155,15 @@ def test_defaults_and_scalars(tmp_path: Path) -> None:
         "no w_in stored, taken as 1",
         "no v_leak stored, taken as 0",
         "no v_reset stored, taken as 0",
-        "scalar parameters taken for all 2 neurons, the size of its neighbour",
+        "scalar parameters taken for all 2 values, the size of its neighbour",
     ]
 
 
 @pytest.mark.parametrize("bias", [False, "None", h5py.Empty("f4")], ids=["False", "None", "empty"])
 def test_bias_that_means_none(tmp_path: Path, bias: Any) -> None:
-    network = read(write_nir(tmp_path / "net.nir", small(fc={"type": "Affine", "weight": np.ones((2, 3)), "bias": bias}), EDGES))
+    network = read(
+        write_nir(tmp_path / "net.nir", small(fc={"type": "Affine", "weight": np.ones((2, 3)), "bias": bias}), EDGES)
+    )
     synapse = network.nodes["fc"]
     assert isinstance(synapse, Linear) and synapse.bias is None
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ def scheduled(path: Path, neurons: str, synapses: str, edges: str) -> Schedule:
     nodes = {"i": terminal("Input", 1), "o": terminal("Output", 1)}
     nodes |= {name: NEURON for name in neurons} | {name: SYNAPSE for name in synapses}
     network = read(write_nir(path / "net.nir", nodes, [(edge[0], edge[1]) for edge in edges.split()]))
-    return schedule(network, Findings(network.file))
+    return schedule(network, {}, Findings(network.file))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,9 @@ def scheduled(path: Path, neurons: str, synapses: str, edges: str) -> Schedule:
         ("xy", "w", "iy yx xw wy yo", {("x", "w")}),  # entered at y: x is the first neuron met walking back
     ],
 )
-def test_previous_step_edges(tmp_path: Path, neurons: str, synapses: str, edges: str, previous: set[tuple[str, str]]) -> None:
+def test_previous_step_edges(
+    tmp_path: Path, neurons: str, synapses: str, edges: str, previous: set[tuple[str, str]]
+) -> None:
     result = scheduled(tmp_path, neurons, synapses, edges)
     assert result.previous == previous
     place = {name: index for index, name in enumerate(result.order)}
@@ -59,5 +62,5 @@ def test_cycle_without_state(tmp_path: Path) -> None:
 def test_a_long_chain_does_not_recurse(tmp_path: Path) -> None:
     nodes = {"i": terminal("Input", 1), "o": terminal("Output", 1)} | {f"n{index:04}": NEURON for index in range(1500)}
     names = ["i", *sorted(name for name in nodes if name.startswith("n")), "o"]
-    network = read(write_nir(tmp_path / "net.nir", nodes, list(zip(names, names[1:], strict=False))))
-    assert list(schedule(network, Findings("x")).order) == names
+    network = read(write_nir(tmp_path / "net.nir", nodes, list(itertools.pairwise(names))))
+    assert list(schedule(network, {}, Findings("x")).order) == names

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Program` -> the files of a build that Python writes: `N.mlir`, `N.h`, `N_weights.c`, `N.json`."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Findings, Refused
+from ..files import write_all
+from ..names import CNames
+from ..network import Conv, Delay, Flatten, Pool, Scale, Threshold
+from ..options import Options
+from ..pipeline import compile_network
+from ..program import Program
+from ..ranges import analyse
+from .header import header_text
+from .layout import lay_out
+from .module import build_module
+from .report import report_text
+from .weights import weights_text
+
+NOT_YET = (Conv, Pool, Scale, Flatten, Threshold, Delay)
+
+
+def export(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: Options | None = None,
+    findings: Findings | None = None,
+) -> None:
+    """Writes `N.mlir`, `N.h`, `N_weights.c` and `N.json` into the directory `out`, all or none. Raises `Unreadable` or `Refused`."""
+    options = options or Options()
+    findings = Findings(path) if findings is None else findings
+    write_all(out, texts(compile_network(path, options, findings), findings))
+
+
+def to_mlir(path: str | os.PathLike[str], quantize: bool = False, **options: object) -> str:
+    """The network as text in the snn dialect; `options` as in `Options`."""
+    findings = Findings(path)
+    chosen = Options(quantize=quantize, **options)  # type: ignore[arg-type]
+    return texts(compile_network(path, chosen, findings), findings)[f"{chosen.name}.mlir"]
+
+
+def texts(program: Program, findings: Findings) -> dict[str, str]:
+    """The files by name."""
+    if program.options.kernel != "dense":
+        raise Refused(
+            program.network.file, "", f"kernel={program.options.kernel} does not exist yet", "use kernel=dense"
+        )
+    for node in program.network.nodes.values():
+        if isinstance(node, NOT_YET):
+            raise Refused(program.network.file, node.name, f"node type {node.kind} is not compiled yet", "use simulate")
+    names = CNames(program.network.file)
+    layout = lay_out(program, names)
+    for name in sorted(set(program.network.nodes) - set(layout.live)):
+        findings.warn(name, "does not reach an Output: left out", "")
+    decisions = analyse(program)
+    name = program.options.name
+    return {
+        f"{name}.mlir": build_module(program, layout, decisions, names),
+        f"{name}.h": header_text(program, layout),
+        f"{name}_weights.c": weights_text(program, layout),
+        f"{name}.json": report_text(program, layout, decisions, findings),
+    }

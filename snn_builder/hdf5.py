@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HDF5 of a `.nir` file -> one flat graph of plain values: nested graphs are taken apart, nothing else is interpreted."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from typing import Any
+
+import h5py
+
+from .errors import Findings, Unreadable
+from .network import Edge
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+PASSAGE = "passage"  # our type for the Input or Output of a nested graph: values pass through
+
+
+@dataclasses.dataclass(frozen=True)
+class RawGraph:
+    """Fields by node name ("sub.node" inside a nested graph), edges sorted and without duplicates, the graph's metadata."""
+
+    sha256: str
+    nodes: dict[str, dict[str, Any]]
+    edges: tuple[Edge, ...]
+    metadata: dict[str, Any]
+
+
+def load(file: str, findings: Findings) -> RawGraph:
+    """Raises `Unreadable` where there is no NIR graph to read; edges that name nothing become errors in `findings`."""
+    try:
+        with open(file, "rb") as stream:
+            content = stream.read()
+    except FileNotFoundError:
+        raise Unreadable(file, "", "no such file", "check the path") from None
+    except OSError as error:
+        raise Unreadable(file, "", f"cannot be read ({error.strerror})", "check the path and its permissions") from None
+    if not content.startswith(MAGIC):
+        raise Unreadable(file, "", _what_it_is(content), "export the network with nir.write")
+    try:
+        with h5py.File(file, "r") as tree:
+            graph = _fields(tree["node"])
+        nodes: dict[str, dict[str, Any]] = {}
+        edges: list[Edge] = []
+        _flatten("", graph, nodes, edges, findings)
+        metadata = graph.get("metadata", {})
+        if not isinstance(metadata, dict):
+            raise TypeError("metadata")
+    except (OSError, RuntimeError):
+        raise Unreadable(file, "", "truncated or damaged HDF5 file", "copy or export it again") from None
+    except (KeyError, AttributeError, TypeError, ValueError):
+        raise Unreadable(file, "", "an HDF5 file without a NIR graph", "export the network with nir.write") from None
+    for (source, target), count in sorted(collections.Counter(edges).items()):
+        if count > 1:
+            findings.warn(target, f"edge {source} -> {target} is stored more than once, taken once")
+    return RawGraph(
+        hashlib.sha256(content).hexdigest(), dict(sorted(nodes.items())), tuple(sorted(set(edges))), metadata
+    )
+
+
+def text(value: Any) -> str:
+    """A string as HDF5 holds it."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _what_it_is(content: bytes) -> str:
+    """Names the usual things that are found in place of a NIR file."""
+    if not content:
+        return "an empty file, not a NIR file"
+    if content.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, not the NIR file itself"
+    if content.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")):
+        return "a pickle or PyTorch checkpoint, not a NIR file"
+    return "not an HDF5 file, so not a NIR file"
+
+
+def _fields(group: Any) -> dict[str, Any]:
+    return {key: (_fields(item) if isinstance(item, h5py.Group) else item[()]) for key, item in group.items()}
+
+
+def _flatten(
+    prefix: str, graph: dict[str, Any], nodes: dict[str, dict[str, Any]], edges: list[Edge], findings: Findings
+) -> None:
+    """Adds a graph's nodes under `prefix` + name. Edges of a nested graph go to its Input and come from its Output."""
+    members: dict[str, dict[str, Any]] = graph["nodes"]
+    entries: dict[str, dict[str, list[str]]] = {}
+    for name, fields in members.items():
+        kind = text(fields.get("type", "?"))
+        full = prefix + name
+        if kind == "NIRGraph":
+            entries[name] = {
+                word: [
+                    f"{full}.{inner}"
+                    for inner, inside in fields["nodes"].items()
+                    if text(inside.get("type", "?")) == word
+                ]
+                for word in ("Input", "Output")
+            }
+            _flatten(full + ".", fields, nodes, edges, findings)
+            continue
+        if full in nodes:
+            findings.error(
+                full, "a nested graph and a node beside it give two nodes this one name", "rename one of the two"
+            )
+        nodes[full] = {**fields, "type": PASSAGE, "of": kind} if prefix and kind in ("Input", "Output") else fields
+
+    def end(name: str, word: str, edge: str) -> str | None:
+        if name not in members:
+            findings.error(
+                prefix + name,
+                f"edge {edge} names a node that is not in the file",
+                "export the graph again, or remove the edge",
+            )
+            return None
+        if name not in entries:
+            return prefix + name
+        inner = entries[name][word]
+        if len(inner) != 1:
+            findings.error(
+                prefix + name,
+                f"edge {edge}: the nested graph has {len(inner)} {word} nodes, not one",
+                f"give it one {word}",
+            )
+            return None
+        return inner[0]
+
+    for pair in graph["edges"].reshape(-1, 2):
+        source, target = text(pair[0]), text(pair[1])
+        shown = f"{prefix}{source} -> {prefix}{target}"
+        ends = end(source, "Output", shown), end(target, "Input", shown)
+        if ends[0] is not None and ends[1] is not None:
+            edges.append((ends[0], ends[1]))
