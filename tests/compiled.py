@@ -20,18 +20,19 @@ from snn_builder.lowering import lower
 DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "f64": np.float64}
 C_TYPES = {"f32": "float", "f64": "double", **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)}}
 WARNINGS = "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wmissing-prototypes -Werror".split()
+EXACT = ["-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF"]
 NAME = "net"
 
 Body = Callable[..., None]
 
 
-def build(mode: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray], body: Body) -> str:
+def build(mode: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray], body: Body, name: str = NAME) -> str:
     """The text of a module; body(module, **{argument name: value}) builds its step."""
     elements = {np.dtype(dtype): element for element, dtype in DTYPES.items()}
     with dialect.new_context():
-        module = dialect.network(NAME, mode=mode, kernel="dense", generator="snn-builder test")
-        for name, values in weights.items():
-            dialect.declare(module, name, values.shape, elements[values.dtype])
+        module = dialect.network(name, mode=mode, kernel="dense", generator="snn-builder test")
+        for constant, values in weights.items():
+            dialect.declare(module, constant, values.shape, elements[values.dtype])
         states = [a for a in arguments if a.role == "state"]
         with dialect.function(module, "init", states) as values:
             for argument, value in zip(states, values, strict=True):
@@ -82,7 +83,7 @@ def compile_library(directory: Path, sources: Mapping[str, str], flags: Sequence
     for file, text in sources.items():
         directory.joinpath(file).write_text(text)
     files = [file for file in sources if file.endswith(".c")]
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", *flags, *files, "-o", "kernel.so"], cwd=directory, check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", *EXACT, *flags, *files, "-o", "kernel.so"], cwd=directory, check=True)
     return ctypes.CDLL(str(directory / "kernel.so"))
 
 
@@ -128,9 +129,9 @@ class Oracle:
             emitc = str(module)
         tool = Path(ir.__file__).parent / "bin" / "mlir-translate"
         printed = subprocess.run([tool, "--mlir-to-cpp"], input=emitc, capture_output=True, text=True, check=True).stdout
-        includes = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
+        includes = "#include <math.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
         sources = {"oracle.c": includes + printed, "weights.c": weights_c(weights, "")}
-        self._library = compile_library(directory, sources, ["-fwrapv", "-ffp-contract=off"])
+        self._library = compile_library(directory, sources, ["-fwrapv"])
         self.arguments = list(arguments)
         self.state = {a.name: np.zeros(a.shape, DTYPES[a.element]) for a in arguments if a.role == "state"}
 

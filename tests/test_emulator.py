@@ -27,19 +27,19 @@ PROGRAM = """
 #include "board.h"
 int main(void);
 void say(const char *text);
-void deep(uint32_t depth);
-extern volatile uint32_t data_word, results[8];
+void wide(void);
+extern volatile uint32_t data_word, results[4096];
 volatile uint32_t data_word = 5;
-volatile uint32_t results[8];
+volatile uint32_t results[4096];
 static const uint32_t constant = 1;
 
 void say(const char *text) { while (*text != 0) board_putc(*text++); }
-void deep(uint32_t depth)
+__attribute__((noinline)) void wide(void)
 {
-    volatile uint32_t frame[256];
-    frame[0] = depth;
-    deep(frame[0] + 1);
-    frame[1] = depth;
+    volatile uint8_t frame[FRAME];
+    __asm__ volatile("" : : "r"(frame) : "memory");
+    say("wide");
+    frame[FRAME - 1] = 1;
 }
 
 static uint32_t work(uint32_t n)
@@ -62,7 +62,7 @@ int main(void)
     case 'c': *(volatile uint32_t *)(uintptr_t)&constant = 1; break;
     case 'j': ((void (*)(void))(uintptr_t)&data_word)(); break;
     case 'J': ((void (*)(void))(uintptr_t)outside)(); break;
-    case 's': deep(0); break;
+    case 's': wide(); break;
     case 'l': for (;;) __asm__ volatile("");
     case 'h': __asm__ volatile(STOP); break;
     case 'i': results[0] = (uint32_t)board_getc(); results[1] = (uint32_t)board_getc(); say("\\n"); return (int)(results[0] + results[1]);
@@ -94,19 +94,20 @@ MORE = {
     "x86": """
     if (what == 'u') __asm__ volatile("outb %0, %1" : : "a"((uint8_t)1), "Nd"((uint16_t)0x80));
     if (what == 'U') { uint8_t v; __asm__ volatile("inb $0x60, %0" : "=a"(v)); results[0] = v; }
-    if (what == 'D') __asm__ volatile("xorl %%ecx, %%ecx\n\tdivl %%ecx" : : : "eax", "ecx", "edx");
+    if (what == 'D') __asm__ volatile("xorl %%ecx, %%ecx; divl %%ecx" : : : "eax", "ecx", "edx");
     if (what == 'B') __asm__ volatile("int3");
     if (what == 'G') __asm__ volatile("movw %0, %%ds" : : "r"((uint16_t)0x123));
     """,
 }
 STOP = {"xheep": "wfi", "x86": "hlt"}
+FRAME = {"xheep": 55_000, "x86": (31 << 20) - 10_000}  # from the end of RAM into .bss
 
 
 @functools.cache
 def image(name: str, n: int = 1000) -> Path:
     """One image per board for all tests."""
     text = PROGRAM.replace("MORE", MORE[name]).replace("STOP", f'"{STOP[name]}"').replace("work(1000)", f"work({n})")
-    return build(board(name), text, scratch() / f"{name}{n}", "zig", cflags=["-Wno-infinite-recursion"])
+    return build(board(name), text, scratch() / f"{name}{n}", "zig", cflags=[f"-DFRAME={FRAME[name]}"])
 
 
 def refusal(name: str, what: bytes, **settings: Any) -> str:
@@ -136,27 +137,38 @@ def test_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_stack(name: str) -> None:
-    found = re.fullmatch(place("deep") + r"moved the stack pointer to 0x([0-9a-f]{8}), out of the stack" + AFTER, refusal(name, b"s"))
+    problem = r"moved the stack pointer to 0x([0-9a-f]{8}), out of the stack"
+    found = re.fullmatch(place("(say|wide)") + problem + AFTER, refusal(name, b"s"))
     assert found is not None
-    bottom = read(image(name)).symbol("__stack_bottom")
-    assert bottom is not None and bottom - 2048 < int(found[2], 16) < bottom
+    start, bottom = (read(image(name)).symbol(symbol) for symbol in ("__bss_start", "__stack_bottom"))
+    assert start is not None and bottom is not None and start < int(found[3], 16) < bottom
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_no_exit(name: str) -> None:
-    found = re.fullmatch(rf"{place('main')}did not end within ([0-9,]+) instructions{AFTER}", refusal(name, b"l", limit=50_000))
+    found = re.fullmatch(
+        rf"{place('main')}did not end within ([0-9,]+) instructions{AFTER}", refusal(name, b"l", limit=50_000)
+    )
     assert found is not None and 50_000 < int(found[2].replace(",", "")) < 50_100
     stop = STOP[name]
-    assert re.fullmatch(f"{place('main')}{stop} without an exit: nothing would wake the processor{AFTER}", refusal(name, b"h"))
+    assert re.fullmatch(
+        f"{place('main')}{stop} without an exit: nothing would wake the processor{AFTER}", refusal(name, b"h")
+    )
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_devices(name: str) -> None:
     ports = {"xheep": ("0x30080020", "0x20000008"), "x86": ("0x00000080", "0x00000060")}[name]
-    assert re.fullmatch(f"{place('main')}wrote to {ports[0]}, where this machine has no register{AFTER}", refusal(name, b"u"))
-    assert re.fullmatch(f"{place('main')}read from {ports[1]}, where this machine has no register{AFTER}", refusal(name, b"U"))
+    assert re.fullmatch(
+        f"{place('main')}wrote to {ports[0]}, where this machine has no register{AFTER}", refusal(name, b"u")
+    )
+    assert re.fullmatch(
+        f"{place('main')}read from {ports[1]}, where this machine has no register{AFTER}", refusal(name, b"U")
+    )
     registers = {"xheep": "uart.wdata before uart.ctrl", "x86": "com1.data before com1.lcr"}[name]
-    assert re.fullmatch(f"{place('.*')}wrote to {registers} enabled the UART; nothing had been sent", refusal(name, b"b"))
+    assert re.fullmatch(
+        f"{place('.*')}wrote to {registers} enabled the UART; nothing had been sent", refusal(name, b"b")
+    )
     if name == "xheep":
         text = f"{place('main')}wrote to soc_ctrl.exit_valid before the exit code{AFTER}"
         assert re.fullmatch(text, refusal(name, b"e"))
@@ -175,7 +187,9 @@ def test_traps_go_to_the_handler(name: str, what: bytes, line: str) -> None:
     result = run(board(name), image(name), input=what)
     found = re.fullmatch("ready\n\ntrap " + line.replace("PC", "([0-9a-f]{8})") + "\n", result.output.decode())
     assert found is not None, result.output
-    assert read(image(name)).place(int(found[1], 16)).endswith(")") and "main" in read(image(name)).place(int(found[1], 16))
+    assert read(image(name)).place(int(found[1], 16)).endswith(")") and "main" in read(image(name)).place(
+        int(found[1], 16)
+    )
     assert len(set(found.groups())) == 1 and result.exit_code == 2
 
 
@@ -287,7 +301,9 @@ def test_hook_is_compiled_by_zig_where_there_is_no_other(tmp_path: Path, monkeyp
 
 
 def test_image_for_another_machine() -> None:
-    with pytest.raises(Refused, match="is for x86, and the board's machine is riscv32; pass an image that was built for this board"):
+    with pytest.raises(
+        Refused, match="is for x86, and the board's machine is riscv32; pass an image that was built for this board"
+    ):
         run(board("xheep"), image("x86"))
     with pytest.raises(Refused, match="not in RAM"):
         run(board("xheep"), image("xheep"), ram=str(0x1000))

@@ -40,18 +40,17 @@ void net_step(net_state *state, const net_input_t *in, net_output_t *out)
 
     /* fc (30 -> 8) */
     for (size_t i = 0; i < 2; i++) {
-        int32_t t2 = 0;
-        int32_t t3 = 0;
+        int32_t even = 0;
+        int32_t odd = 0;
         for (size_t j = 0; j < t; j++) {
             const int32_t x = net_w[(uint16_t)events[j]][i];
-            const int32_t odd = (int32_t)((uint32_t)t3 + (((uint32_t)x >> 8) & 0xff00ffu));
-            t2 = (int32_t)((uint32_t)t2 + ((uint32_t)x & 0xff00ffu));
-            t3 = odd;
+            even = (int32_t)((uint32_t)even + ((uint32_t)x & 0xff00ffu));
+            odd = (int32_t)((uint32_t)odd + (((uint32_t)x >> 8) & 0xff00ffu));
         }
         const size_t first = i * 4;
-        state->v[first] = (int32_t)((uint32_t)t2 & 0xffffu) - bias;
-        state->v[first + 1] = (int32_t)((uint32_t)t3 & 0xffffu) - bias;
-        state->v[first + 2] = (int32_t)((uint32_t)t2 >> 16) - bias;
+        state->v[first] = (int32_t)((uint32_t)even & 0xffffu) - bias;
+        state->v[first + 1] = (int32_t)((uint32_t)odd & 0xffffu) - bias;
+        state->v[first + 2] = (int32_t)((uint32_t)even >> 16) - bias;
     }
 
     /* out (Output) */

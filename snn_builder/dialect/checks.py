@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What IRDL cannot say about an snn module: shapes agree and element types fit. A failure is a bug of ours."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator
+from importlib import resources
+
+from mlir import ir
+
+
+class InvalidModule(Exception):
+    """A module that the compiler itself built, or read between its stages, is wrong. Never the user's fault."""
+
+    def first_line(self) -> str:
+        """What is wrong, without the operation that MLIR prints with it."""
+        lines = str(self).splitlines()
+        return next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
+
+
+@functools.cache
+def _layout() -> dict[str, list[tuple[str, bool]]]:
+    """Operation name -> its operands in order, each as (name, is a single value), taken from the IRDL file."""
+    text = resources.files(__package__).joinpath("snn.irdl.mlir").read_text(encoding="utf-8")
+    layout = {}
+    for name, body in re.findall(r"irdl\.operation @(\w+) \{(.*?)\n  \}", text, re.DOTALL):
+        listed = re.search(r"irdl\.operands\((.*?)\)", body, re.DOTALL)
+        assert listed is not None
+        parts = (part.split() for part in listed.group(1).split(","))
+        layout[f"snn.{name}"] = [(p[0].rstrip(":"), len(p) == 2) for p in parts]
+    return layout
+
+
+def walk(op: ir.Operation) -> Iterator[ir.Operation]:
+    """An operation and everything in it, in the order of the text."""
+    yield op
+    for region in op.regions:
+        for block in region:
+            for child in block.operations:
+                yield from walk(child.operation)
+
+
+def operands(op: ir.Operation) -> dict[str, list[ir.Value]]:
+    """The operands of a (verified) snn operation by name; an optional one that is absent is an empty list."""
+    layout = _layout()[op.name]
+    values = list(op.operands)
+    if "operandSegmentSizes" in op.attributes:
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    else:  # at most one operand is not a single value: what is left is its
+        sizes = [1 if single else len(values) - len(layout) + 1 for _, single in layout]
+    result: dict[str, list[ir.Value]] = {}
+    for (name, _), size in zip(layout, sizes, strict=True):
+        result[name], values = values[:size], values[size:]
+    return result
+
+
+class _Op:
+    """An snn operation under verification: operands by name, and `require` to say what is wrong with it."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        self.op = op
+        self.values = operands(op)
+
+    def require(self, condition: bool, problem: str) -> None:
+        if not condition:
+            raise InvalidModule(f"{self.op.location}: {self.op.name}: {problem}")
+
+    def has(self, name: str) -> bool:
+        return bool(self.values[name])
+
+    def type(self, name: str, index: int = 0) -> ir.MemRefType:
+        return ir.MemRefType(self.values[name][index].type)
+
+    def element(self, name: str, index: int = 0) -> str:
+        return str(self.type(name, index).element_type)
+
+    def shape(self, name: str, index: int = 0) -> list[int]:
+        return list(self.type(name, index).shape)
+
+    def size(self, name: str, index: int = 0) -> int:
+        return math.prod(self.shape(name, index))
+
+    def floating(self, name: str) -> bool:
+        return self.element(name).startswith("f")
+
+    def integer(self, key: str) -> int:
+        return int(ir.IntegerAttr(self.op.attributes[key]).value)
+
+    def same_element(self, *names: str) -> None:
+        """All of one element type."""
+        self.require(len({self.element(n) for n in names}) == 1, f"{', '.join(names)} differ in element type")
+
+    def same_shape(self, *names: str) -> None:
+        """All of one shape."""
+        self.require(len({tuple(self.shape(n)) for n in names}) == 1, f"{', '.join(names)} differ in shape")
+
+    def element_in(self, name: str, *elements: str) -> None:
+        self.require(self.element(name) in elements, f"{name} has elements {self.element(name)}, not {elements}")
+
+    def widens(self, name: str, to: str, index: int = 0) -> None:
+        """Same float type, or an integer that is not wider than `to`."""
+        narrow, wide = self.element(name, index), self.element(to)
+        fits = narrow == wide or (narrow[0] == wide[0] == "i" and int(narrow[1:]) < int(wide[1:]))
+        self.require(fits, f"{name} is {narrow}, which does not fit {to}, {wide}")
+
+
+_INTEGERS = ("i8", "i16", "i32", "i64")
+_FLOATS = ("f32", "f64")
+
+
+def _linear(o: _Op) -> None:
+    o.require(o.shape("w") == [o.size("y"), o.size("x")], f"w is {o.shape('w')}, not {[o.size('y'), o.size('x')]}")
+    for name in ("x", "w", "b"):
+        if o.has(name):
+            o.widens(name, "y")
+    o.element_in("y", "i32", "i64", *_FLOATS)
+    o.require(len(o.shape("y")) == 1, "y is not of rank 1")
+    if o.has("b"):
+        o.require(o.shape("b") == o.shape("y"), "b and y differ in shape")
+
+
+def _rescale(o: _Op) -> None:
+    o.same_shape("x", "y")
+    o.element_in("x", *_INTEGERS)
+    o.element_in("y", "i32", "i64")
+
+
+def _sum(o: _Op) -> None:
+    o.require(o.has("xs"), "nothing to sum")
+    o.require(not o.has("others") or not o.floating("y"), "floats in two groups have no order")
+    for name in ("xs", "others"):
+        if o.has(name):
+            o.same_shape(name, "y")
+            o.widens(name, "y")
+            o.require(o.element(name) != "i64" or not o.integer("saturate"), "i64 cannot be summed exactly")
+
+
+def _gain(o: _Op) -> None:
+    o.same_shape("x", "y")
+    o.same_element("x", "y")
+    _table(o, "m", "y")
+    if o.floating("y"):
+        o.require(not o.has("e"), "e with floats")
+    else:
+        o.element_in("y", "i32")
+        o.require(o.has("m") == o.has("e"), "only one of m and e")
+        if o.has("e"):
+            o.element_in("e", "i8")
+            o.require(o.shape("e") == [o.size("y")], f"e is {o.shape('e')}, not {[o.size('y')]}")
+        o.require(0 <= o.integer("gain_shift") <= 31, "gain_shift is outside 0 to 31")
+
+
+def _table(o: _Op, name: str, like: str) -> None:
+    if o.has(name):
+        o.same_element(name, like)
+        o.require(o.shape(name) == [o.size(like)], f"{name} is {o.shape(name)}, not {[o.size(like)]}")
+
+
+def _neuron(o: _Op) -> None:
+    arrays = [n for n in ("x", "i", "v", "spikes") if n in o.values]
+    o.same_shape(*arrays)
+    o.same_element(*(n for n in arrays if n != "spikes"))
+    o.element_in("v", "i32", *_FLOATS)
+    if "spikes" in o.values:
+        o.element_in("spikes", o.element("v") if o.floating("v") else "i8")
+        o.require(not o.integer("subtract") or not o.has("reset"), "subtract with a table of resets")
+    for name in ("decay", "cur_decay", "vol_decay", "leak", "threshold", "reset"):
+        if name in o.values:
+            _table(o, name, "v")
+    o.require(0 <= o.integer("d_scale") <= 31, "d_scale is outside 0 to 31")
+    names = [n for n in arrays if n != "x"]
+    written = [o.values[n][0] for n in names]
+    o.require(len(set(written)) == len(written), f"{', '.join(names)} are not all different")
+
+
+def _same(source: str, target: str) -> Callable[[_Op], None]:
+    def check(o: _Op) -> None:
+        o.same_element(source, target)
+        flat = 1 in (len(o.shape(source)), len(o.shape(target)))
+        o.require(o.shape(source) == o.shape(target) or flat, f"{source} and {target} differ in rank, and none is flat")
+        o.require(o.size(source) == o.size(target), f"{source} and {target} differ in size")
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[_Op], None]] = {
+    "snn.linear": _linear,
+    "snn.rescale": _rescale,
+    "snn.sum": _sum,
+    "snn.gain": _gain,
+    "snn.li": _neuron,
+    "snn.lif": _neuron,
+    "snn.cubali": _neuron,
+    "snn.cubalif": _neuron,
+    "snn.output": _same("x", "out"),
+    "snn.copy": _same("x", "y"),
+}
+
+
+def verify(module: ir.Module) -> None:
+    """Checks a module against MLIR's rules, the dialect's IRDL and the rules above; raises InvalidModule."""
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise InvalidModule(str(error)) from None
+    for op in walk(module.operation):
+        if op.name.startswith("snn."):
+            if op.location.is_a_name() and op.location.name_str.isidentifier():
+                raise InvalidModule(f"{op.location}: {op.name}: the comment reads like a C name")
+            _CHECKS[op.name](_Op(op))

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The snn dialect: one timestep of a spiking network, over memrefs. Every operation writes into its operands and has no
+// results: state (v, i) is updated in place, y, spikes and out are written. One operation serves floats and integers;
+// the element type of the written memref decides, so the neuron operations carry both parameter sets (<name>_float and
+// <name>_int, the latter with d_scale fraction bits). A parameter that differs between neurons comes as a table operand
+// instead, and its two attributes are 0.
+//
+// What IRDL cannot say (shapes agree, element types fit) is checked by snn_builder.dialect.verify. The constraint
+// values are repeated on purpose: using one value twice would mean that the two types, or attributes, are equal.
+irdl.dialect @snn {
+  // y[o] = (sum over i ascending, from +0, of w[o,i] * x[i]) + b[o]. Integer weights stand for w * 2^w_scale.
+  irdl.operation @linear {
+    %x = irdl.base "!builtin.memref"
+    %w = irdl.base "!builtin.memref"
+    %b = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, w: %w, b: optional %b, y: %y)
+    %w_scale = irdl.base "#builtin.integer"
+    irdl.attributes {"w_scale" = %w_scale}
+  }
+
+  // y = x * 2^shift, rounded towards minus infinity; integers only. saturate: clamped to 32 bits, else known to fit.
+  irdl.operation @rescale {
+    %x = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, y: %y)
+    %shift = irdl.base "#builtin.integer"
+    %true = irdl.is true
+    %false = irdl.is false
+    %saturate = irdl.any_of(%true, %false)
+    irdl.attributes {"shift" = %shift, "saturate" = %saturate}
+  }
+
+  // y = ((x0 + x1) + x2) ...; integers: the exact sum, then clamped to 32 bits if saturate. All xs are of one type, as a
+  // variadic operand must be; integers of another type (spikes among sums) come in a group of their own.
+  irdl.operation @sum {
+    %xs = irdl.base "!builtin.memref"
+    %others = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(xs: variadic %xs, others: variadic %others, y: %y)
+    %true = irdl.is true
+    %false = irdl.is false
+    %saturate = irdl.any_of(%true, %false)
+    irdl.attributes {"saturate" = %saturate}
+  }
+
+  // Floats: y = gain * x. Integers: y = (gain_int * x) >> gain_shift in 64 bits. Tables: m (gain) and e (shift).
+  irdl.operation @gain {
+    %x = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    %m = irdl.base "!builtin.memref"
+    %e = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, y: %y, m: optional %m, e: optional %e)
+    %gain_float = irdl.base "#builtin.float"
+    %gain_int = irdl.base "#builtin.integer"
+    %gain_shift = irdl.base "#builtin.integer"
+    %true = irdl.is true
+    %false = irdl.is false
+    %saturate = irdl.any_of(%true, %false)
+    irdl.attributes {"gain_float" = %gain_float, "gain_int" = %gain_int, "gain_shift" = %gain_shift,
+                     "saturate" = %saturate}
+  }
+
+  // Leaky integrator: v = (decay * v + x) + leak. Integers: ((decay * v) >> d_scale) + x + leak, computed in
+  // product_bits (32 or 64).
+  irdl.operation @li {
+    %x = irdl.base "!builtin.memref"
+    %v = irdl.base "!builtin.memref"
+    %decay = irdl.base "!builtin.memref"
+    %leak = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, v: %v, decay: optional %decay, leak: optional %leak)
+    %decay_float = irdl.base "#builtin.float"
+    %decay_int = irdl.base "#builtin.integer"
+    %leak_float = irdl.base "#builtin.float"
+    %leak_int = irdl.base "#builtin.integer"
+    %d_scale = irdl.base "#builtin.integer"
+    %true = irdl.is true
+    %false = irdl.is false
+    %saturate = irdl.any_of(%true, %false)
+    %32 = irdl.is 32 : i64
+    %64 = irdl.is 64 : i64
+    %product_bits = irdl.any_of(%32, %64)
+    irdl.attributes {"decay_float" = %decay_float, "decay_int" = %decay_int, "leak_float" = %leak_float,
+                     "leak_int" = %leak_int, "d_scale" = %d_scale, "saturate" = %saturate,
+                     "product_bits" = %product_bits}
+  }
+
+  // li, then spikes = v > threshold; where it fired v = reset, or v - threshold if subtract.
+  irdl.operation @lif {
+    %x = irdl.base "!builtin.memref"
+    %v = irdl.base "!builtin.memref"
+    %spikes = irdl.base "!builtin.memref"
+    %decay = irdl.base "!builtin.memref"
+    %leak = irdl.base "!builtin.memref"
+    %threshold = irdl.base "!builtin.memref"
+    %reset = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, v: %v, spikes: %spikes, decay: optional %decay, leak: optional %leak,
+                  threshold: optional %threshold, reset: optional %reset)
+    %decay_float = irdl.base "#builtin.float"
+    %decay_int = irdl.base "#builtin.integer"
+    %leak_float = irdl.base "#builtin.float"
+    %leak_int = irdl.base "#builtin.integer"
+    %threshold_float = irdl.base "#builtin.float"
+    %threshold_int = irdl.base "#builtin.integer"
+    %reset_float = irdl.base "#builtin.float"
+    %reset_int = irdl.base "#builtin.integer"
+    %d_scale = irdl.base "#builtin.integer"
+    %true = irdl.is true
+    %false = irdl.is false
+    %subtract = irdl.any_of(%true, %false)
+    %saturate = irdl.any_of(%true, %false)
+    %32 = irdl.is 32 : i64
+    %64 = irdl.is 64 : i64
+    %product_bits = irdl.any_of(%32, %64)
+    irdl.attributes {"decay_float" = %decay_float, "decay_int" = %decay_int, "leak_float" = %leak_float,
+                     "leak_int" = %leak_int, "threshold_float" = %threshold_float, "threshold_int" = %threshold_int,
+                     "reset_float" = %reset_float, "reset_int" = %reset_int, "d_scale" = %d_scale,
+                     "subtract" = %subtract, "saturate" = %saturate, "product_bits" = %product_bits}
+  }
+
+  // i = cur_decay * i + x (integers: ((cur_decay * i) >> d_scale) + x), then li with the new i in place of x.
+  irdl.operation @cubali {
+    %x = irdl.base "!builtin.memref"
+    %i = irdl.base "!builtin.memref"
+    %v = irdl.base "!builtin.memref"
+    %cur_decay = irdl.base "!builtin.memref"
+    %vol_decay = irdl.base "!builtin.memref"
+    %leak = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, i: %i, v: %v, cur_decay: optional %cur_decay, vol_decay: optional %vol_decay,
+                  leak: optional %leak)
+    %cur_decay_float = irdl.base "#builtin.float"
+    %cur_decay_int = irdl.base "#builtin.integer"
+    %vol_decay_float = irdl.base "#builtin.float"
+    %vol_decay_int = irdl.base "#builtin.integer"
+    %leak_float = irdl.base "#builtin.float"
+    %leak_int = irdl.base "#builtin.integer"
+    %d_scale = irdl.base "#builtin.integer"
+    %true = irdl.is true
+    %false = irdl.is false
+    %saturate = irdl.any_of(%true, %false)
+    %32 = irdl.is 32 : i64
+    %64 = irdl.is 64 : i64
+    %product_bits = irdl.any_of(%32, %64)
+    irdl.attributes {"cur_decay_float" = %cur_decay_float, "cur_decay_int" = %cur_decay_int,
+                     "vol_decay_float" = %vol_decay_float, "vol_decay_int" = %vol_decay_int,
+                     "leak_float" = %leak_float, "leak_int" = %leak_int, "d_scale" = %d_scale,
+                     "saturate" = %saturate, "product_bits" = %product_bits}
+  }
+
+  // cubali, then spikes and reset as in lif.
+  irdl.operation @cubalif {
+    %x = irdl.base "!builtin.memref"
+    %i = irdl.base "!builtin.memref"
+    %v = irdl.base "!builtin.memref"
+    %spikes = irdl.base "!builtin.memref"
+    %cur_decay = irdl.base "!builtin.memref"
+    %vol_decay = irdl.base "!builtin.memref"
+    %leak = irdl.base "!builtin.memref"
+    %threshold = irdl.base "!builtin.memref"
+    %reset = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, i: %i, v: %v, spikes: %spikes, cur_decay: optional %cur_decay,
+                  vol_decay: optional %vol_decay, leak: optional %leak, threshold: optional %threshold,
+                  reset: optional %reset)
+    %cur_decay_float = irdl.base "#builtin.float"
+    %cur_decay_int = irdl.base "#builtin.integer"
+    %vol_decay_float = irdl.base "#builtin.float"
+    %vol_decay_int = irdl.base "#builtin.integer"
+    %leak_float = irdl.base "#builtin.float"
+    %leak_int = irdl.base "#builtin.integer"
+    %threshold_float = irdl.base "#builtin.float"
+    %threshold_int = irdl.base "#builtin.integer"
+    %reset_float = irdl.base "#builtin.float"
+    %reset_int = irdl.base "#builtin.integer"
+    %d_scale = irdl.base "#builtin.integer"
+    %true = irdl.is true
+    %false = irdl.is false
+    %subtract = irdl.any_of(%true, %false)
+    %saturate = irdl.any_of(%true, %false)
+    %32 = irdl.is 32 : i64
+    %64 = irdl.is 64 : i64
+    %product_bits = irdl.any_of(%32, %64)
+    irdl.attributes {"cur_decay_float" = %cur_decay_float, "cur_decay_int" = %cur_decay_int,
+                     "vol_decay_float" = %vol_decay_float, "vol_decay_int" = %vol_decay_int,
+                     "leak_float" = %leak_float, "leak_int" = %leak_int, "threshold_float" = %threshold_float,
+                     "threshold_int" = %threshold_int, "reset_float" = %reset_float, "reset_int" = %reset_int,
+                     "d_scale" = %d_scale, "subtract" = %subtract, "saturate" = %saturate,
+                     "product_bits" = %product_bits}
+  }
+
+  // What leaves the network: a copy; floats are x + 0.0, so that no -0 leaves.
+  irdl.operation @output {
+    %x = irdl.base "!builtin.memref"
+    %out = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, out: %out)
+  }
+
+  // A plain copy, for what the next step reads.
+  irdl.operation @copy {
+    %x = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, y: %y)
+  }
+}

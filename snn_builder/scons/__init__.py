@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SCons tool: networks and firmware as targets. In this checkout SConstruct uses all of it; elsewhere
+
+    import snn_builder.scons
+    env = Environment(tools=["default", snn_builder.scons.generate])
+    network = env.SnnNetwork("out", "net.nir", quantize=True)   # out/libsnn_network.a, and all on the way to it
+    env.Program("app", ["app.c", network], CPPPATH=["out"])
+
+This package is the only place that imports SCons, and nothing that it imports loads NumPy, nir or MLIR: the stages of
+the compiler run as commands (`scons --verbose` prints them), so a build without changes costs next to nothing.
+
+Construction variables, all with defaults: SNN_PYTHON runs the stages, SNN_VERBOSE prints commands.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from .firmware import add_firmware
+from .session import add_session
+from .stages import add_stages
+from .variables import checked, options
+
+__all__ = ["exists", "generate", "options"]
+
+
+def generate(env: Any) -> None:
+    """Adds the builders and methods of this package to `env`."""
+    add_session(env)
+    add_stages(env)
+    add_firmware(env)
+    env.AddMethod(checked, "SnnRequest")
+
+
+def exists(env: Any) -> bool:
+    """Whether the compiler's own dependencies are installed."""
+    return all(importlib.util.find_spec(module) is not None for module in ("mlir", "nir", "h5py", "numpy"))
