@@ -15,9 +15,8 @@ from ..dialect import InvalidModule, walk
 
 def to_emitc(module: ir.Module) -> None:
     """Converts a module in place; raises InvalidModule if anything is left that is not emitc."""
-    passes = PassManager.parse(
-        "builtin.module(canonicalize, func.func(convert-linalg-to-loops), lower-affine, canonicalize, cse)", module.context
-    )
+    to_loops = "canonicalize, func.func(convert-linalg-to-loops), lower-affine, canonicalize, cse"
+    passes = PassManager.parse(f"builtin.module({to_loops})", module.context)
     passes.add(plain_operators, name="plain-operators")
     passes.add("convert-to-emitc")
     try:
@@ -95,7 +94,7 @@ def _below(count: ir.Value, width: int) -> bool:
         return 0 <= int(ir.IntegerAttr(op.attributes["value"]).value) < width
     if op.name == "arith.andi":
         return any(_below(operand, width) for operand in op.operands if _is_constant(operand))
-    return op.name in ("arith.extsi", "arith.extui") and _below(op.operands[0], width) and not _is_constant(op.operands[0])
+    return op.name in ("arith.extsi", "arith.extui") and _below(op.operands[0], width)
 
 
 def _is_constant(value: ir.Value) -> bool:
