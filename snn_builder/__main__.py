@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     stage.add_argument(
         "directory", metavar="DIR", help="the build directory: has reference.npz, gets result.json and outputs.npy"
     )
+    stage.add_argument("--instructions", action="store_true", help="the board's cycles are instructions (emulators)")
     stage.add_argument("run_command", metavar="COMMAND", nargs="+", help="after --: what runs the image")
 
     stage = add("size", _size, "bytes of images by section")
@@ -119,7 +120,7 @@ def _report(findings: Findings) -> None:
 
 
 def _generate(chosen: argparse.Namespace) -> int:
-    from .generate import generate
+    from .api import generate
 
     findings = Findings(chosen.file)
     generate(chosen.file, chosen.out, _options(chosen), findings)
@@ -128,7 +129,7 @@ def _generate(chosen: argparse.Namespace) -> int:
 
 
 def _export(chosen: argparse.Namespace) -> int:
-    from .export import export
+    from .api import export
 
     findings = Findings(chosen.file)
     export(chosen.file, chosen.out, _options(chosen), findings)
@@ -153,7 +154,7 @@ def _emit_c(chosen: argparse.Namespace) -> int:
 
 
 def _simulate(chosen: argparse.Namespace) -> int:
-    from .simulate import simulate
+    from .api import simulate
 
     findings = Findings(chosen.file)
     simulate(chosen.file, chosen.input, chosen.output, _options(chosen), chosen.trace, findings)
@@ -172,7 +173,7 @@ def _bake(chosen: argparse.Namespace) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     from .harness import run
 
-    return run(chosen.directory, chosen.run_command)
+    return run(chosen.directory, chosen.run_command, chosen.instructions)
 
 
 def _size(chosen: argparse.Namespace) -> int:

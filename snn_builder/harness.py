@@ -20,8 +20,8 @@ import numpy as np
 from . import __version__
 from .data import arrays_as_bytes, labels_beside, load, load_inputs, load_labels, random_spikes
 from .errors import Findings, Refused, Unreadable
-from .export.header import INTERFACE
-from .export.layout import C_TYPES, Layout, lay_out
+from .exporter.header import INTERFACE
+from .exporter.layout import C_TYPES, Layout, lay_out
 from .files import write, write_all
 from .names import CNames
 from .network import Neuron
@@ -268,29 +268,22 @@ def decode(text: str, reference: Array, output_bits: int) -> Printout:
     return Printout(outputs, classes, int(last[2]), int(last[3]), int(last[4]))
 
 
-def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[str], None] = print) -> int:
+def run(
+    directory: str | os.PathLike[str],
+    command: list[str],
+    counts_instructions: bool = False,
+    say: Callable[[str], None] = print,
+) -> int:
     """Runs an image built in `directory` and holds what it prints against `reference.npz` there. Writes `outputs.npy` and `result.json`;
-    returns 0 where all is right and 1 where not. Raises `Unreadable` or `Refused` where there is nothing to compare."""
+    returns 0 where all is right and 1 where not. `counts_instructions`: what the board calls cycles are instructions, as in an emulator.
+    Raises `Unreadable` or `Refused` where there is nothing to compare."""
     folder = Path(directory)
     reference = load(folder / "reference.npz")
-    expected, spiking = reference["outputs"], bool(reference["spiking"])
-    output_bits = 1 if spiking else 8 if expected.dtype == np.int8 else 32
-    try:
-        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    except OSError as error:
-        raise Unreadable(command[0], "", f"cannot be run ({error.strerror})", "build it first") from None
-    try:
-        printed = decode(process.stdout.decode("ascii", "replace"), expected, output_bits)
-    except ValueError as problem:
-        raise Refused(
-            folder,
-            "",
-            f"the board's printout is wrong: {problem} (exit status {process.returncode})",
-            "see what it printed before it stopped",
-        ) from None
-
+    for stale in ("outputs.npy", "result.json"):
+        (folder / stale).unlink(missing_ok=True)
+    printed, status = _printout(folder, command, reference)
+    expected, spiking, labels = reference["outputs"], bool(reference["spiking"]), reference.get("labels")
     different = bits_of(printed.outputs) != bits_of(expected)
-    labels = reference.get("labels")
     for index, seen in enumerate(printed.classes):
         label = "" if labels is None else f", label {labels[index]}" + ("" if labels[index] == seen else "  <- wrong")
         say(f"sample {index}: class {seen}{label}")
@@ -304,18 +297,16 @@ def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[st
     if labels is not None:
         result["accuracy"] = float(np.mean(np.array(printed.classes) == labels))
         say(f"accuracy {100 * result['accuracy']:.1f} % of {len(labels)} samples")
-    say(_agreement("reference", printed.outputs, expected, spiking, result, "reference"))
+    say(_agreement("reference", printed.outputs, expected, spiking, result))
     if "float_outputs" in reference:
-        say(
-            _agreement(
-                "float mode",
-                _in_units(printed.outputs, reference),
-                _in_units(reference["float_outputs"], reference),
-                spiking,
-                result,
-                "float",
-            )
+        ours, exact = (
+            np.ldexp(printed.outputs.astype(np.float64), -reference["frac_bits"]),
+            reference["float_outputs"],
         )
+        say(_agreement("float", ours, exact, spiking, result))
+    if counts_instructions:
+        result["instructions_per_step"] = printed.cycles / max(printed.steps, 1)
+        say(f"{result['instructions_per_step']:.0f} instructions per step")
     image = folder / "firmware.elf"
     if image.exists():
         from .elf import sections
@@ -323,39 +314,58 @@ def run(directory: str | os.PathLike[str], command: list[str], say: Callable[[st
         sizes = dataclasses.asdict(sections(image))
         result |= sizes
         say("bytes: " + ", ".join(f"{part} {count}" for part, count in sizes.items()))
-    board_says_ok = printed.errors == 0 and process.returncode == 0
+    wrong_classes = [index for index, seen in enumerate(printed.classes) if seen != class_of(expected[index])]
+    complaint = ""
     if different.any():
-        say(_first_difference(different, printed.outputs, expected, reference))
-    elif not board_says_ok:
-        say(
-            f"error: {folder}: outputs agree, but the board reported {printed.errors} errors and exit status {process.returncode}"
-        )
+        complaint = _first_difference(different, printed.outputs, expected, reference)
+    elif wrong_classes:
+        complaint = f"sample {wrong_classes[0]}: the outputs agree, but not the class that the board made of them"
+    elif printed.errors or status:
+        complaint = f"outputs agree, but the board reported {printed.errors} errors and exit status {status}"
     outputs = printed.outputs if bool(reference["many"]) else printed.outputs[0]
     write(folder / "outputs.npy", arrays_as_bytes({"": outputs}))
     write(folder / "result.json", json.dumps(result, indent=1) + "\n")
-    return 0 if board_says_ok and not different.any() else 1
+    if complaint:
+        say(f"error: {folder}: {complaint}")
+    return 1 if complaint else 0
 
 
-def _agreement(with_what: str, ours: Array, theirs: Array, spiking: bool, result: dict[str, Any], key: str) -> str:
+def _printout(folder: Path, command: list[str], reference: dict[str, Array]) -> tuple[Printout, int]:
+    """What the board printed, and its exit status."""
+    try:
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise Unreadable(command[0], "", f"cannot be run ({error.strerror})", "build it first") from None
+    expected = reference["outputs"]
+    output_bits = 1 if bool(reference["spiking"]) else 8 if expected.dtype == np.int8 else 32
+    try:
+        return decode(process.stdout.decode("ascii", "replace"), expected, output_bits), process.returncode
+    except ValueError as problem:
+        what = f"the board's printout is wrong: {problem} (exit status {process.returncode})"
+        raise Refused(folder, "", what, "run the image by itself to see all of it") from None
+
+
+def class_of(outputs: Array) -> int:
+    """Argmax of the outputs (steps, size) summed over the steps, lowest index on ties; floats in float64, step by step, as on the board."""
+    sums = np.zeros(outputs.shape[1], np.float64 if outputs.dtype == np.float32 else np.int64)
+    for step in outputs:
+        sums += step
+    return int(np.argmax(sums))
+
+
+def _agreement(with_what: str, ours: Array, theirs: Array, spiking: bool, result: dict[str, Any]) -> str:
     """Never the share of equal entries alone: outputs are sparse (DESIGN 4.6)."""
     if not spiking:
         largest = float(np.max(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)), initial=0.0))
-        result[f"{key}_largest_difference"] = largest
+        result[f"{with_what}_largest_difference"] = largest
         return f"against {with_what}: largest difference {largest:.6g}"
     a, b = ours != 0, theirs != 0
     both = int(np.count_nonzero(a & b))
     total = int(np.count_nonzero(a)) + int(np.count_nonzero(b))
     f1 = 2 * both / total if total else 1.0
-    result[f"{key}_spikes"] = int(np.count_nonzero(b))
-    result[f"{key}_f1"] = f1
+    result[f"{with_what}_spikes"] = int(np.count_nonzero(b))
+    result[f"{with_what}_f1"] = f1
     return f"against {with_what}: {np.count_nonzero(a)} spikes to {np.count_nonzero(b)}, F1 {f1:.4f}"
-
-
-def _in_units(outputs: Array, reference: dict[str, Array]) -> Array:
-    """Integer outputs in the network's own units."""
-    if outputs.dtype == np.float32:
-        return outputs
-    return np.ldexp(outputs.astype(np.float64), -reference["frac_bits"])
 
 
 def _first_difference(different: Array, ours: Array, theirs: Array, reference: dict[str, Array]) -> str:
@@ -366,6 +376,6 @@ def _first_difference(different: Array, ours: Array, theirs: Array, reference: d
             break
         offset -= int(count)
     return (
-        f"error: sample {sample}, step {step}, layer {layer}, neuron {offset}: board {ours[sample, step, index]}, "
+        f"sample {sample}, step {step}, layer {layer}, neuron {offset}: board {ours[sample, step, index]}, "
         f"reference {theirs[sample, step, index]} ({np.count_nonzero(different)} values differ)"
     )

@@ -62,7 +62,9 @@ def test_stages_one_by_one_give_the_same_bytes(net: Path, tmp_path: Path) -> Non
         (2, ["run", "NO", "--", "true"], "NO/reference.npz: no such file; check the path"),
     ],
 )  # fmt: skip
-def test_bad_usage(capsys: pytest.CaptureFixture[str], net: Path, tmp_path: Path, status: int, words: list[str], line: str | None) -> None:
+def test_bad_usage(
+    capsys: pytest.CaptureFixture[str], net: Path, tmp_path: Path, status: int, words: list[str], line: str | None
+) -> None:
     told = refused(capsys, status, *({"NET": net, "OUT": tmp_path / "out"}.get(word, word) for word in words))
     assert line is None or told == line
     assert not (tmp_path / "out").exists()
@@ -85,11 +87,15 @@ def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str], net: 
     ("text", "line"),
     [("hello", "not a module of the snn dialect"), ("module {}", None)],
 )
-def test_text_that_is_no_network(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str | None) -> None:
+def test_text_that_is_no_network(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str | None
+) -> None:
     (tmp_path / "x.mlir").write_text(text)
     for command in ("lower", "emit-c"):
         if line is not None:
-            assert refused(capsys, 2, command, tmp_path / "x.mlir", "-o", tmp_path / "y").startswith(f"{tmp_path / 'x.mlir'}: ")
+            assert refused(capsys, 2, command, tmp_path / "x.mlir", "-o", tmp_path / "y").startswith(
+                f"{tmp_path / 'x.mlir'}: "
+            )
             assert not (tmp_path / "y").exists()
 
 
@@ -112,7 +118,9 @@ def test_simulate(net: Path, tmp_path: Path) -> None:
         ((5,), "input: data of shape (5,) does not fit an input of 2; give steps x 2, or samples x steps x 2"),
     ],
 )
-def test_data_that_does_not_fit(capsys: pytest.CaptureFixture[str], net: Path, tmp_path: Path, shape: tuple[int, ...], line: str) -> None:
+def test_data_that_does_not_fit(
+    capsys: pytest.CaptureFixture[str], net: Path, tmp_path: Path, shape: tuple[int, ...], line: str
+) -> None:
     np.save(tmp_path / "in.npy", np.zeros(shape))
     path = tmp_path / "in.npy"
     assert refused(capsys, 1, "simulate", net, "--input", path, "--output", tmp_path / "o.npy") == f"{path}: {line}"
@@ -125,7 +133,12 @@ def test_data_that_is_none(capsys: pytest.CaptureFixture[str], net: Path, tmp_pa
 
 
 def test_several_inputs_come_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    nodes = {"a": terminal("Input", 2), "b": terminal("Input", 2), "x": terminal("Output", 2), "y": terminal("Output", 2)}
+    nodes = {
+        "a": terminal("Input", 2),
+        "b": terminal("Input", 2),
+        "x": terminal("Output", 2),
+        "y": terminal("Output", 2),
+    }
     net = write_nir(tmp_path / "net.nir", nodes, [("a", "x"), ("b", "y")])
     data = {"a": np.array([[1, 2]]), "b": np.array([[3, 4]])}
     np.savez(tmp_path / "in.npz", **data)
@@ -134,7 +147,10 @@ def test_several_inputs_come_by_name(capsys: pytest.CaptureFixture[str], tmp_pat
     assert out["x"].tolist() == [[1, 2]] and out["y"].tolist() == [[3, 4]]
     np.save(tmp_path / "one.npy", data["a"])
     line = refused(capsys, 1, "simulate", net, "--input", tmp_path / "one.npy", "--output", tmp_path / "out.npz")
-    assert line == f"{tmp_path / 'one.npy'}: the network's inputs are a, b; save one array per input, by name, with numpy.savez"
+    assert (
+        line
+        == f"{tmp_path / 'one.npy'}: the network's inputs are a, b; save one array per input, by name, with numpy.savez"
+    )
 
 
 @needs_corpus

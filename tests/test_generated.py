@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ import pytest
 from compiled import EXACT, WARNINGS
 from support import CONSTRUCTED, CONSTRUCTED_DT, chain, lif, reset_of, terminal, write_nir
 
+from snn_builder.api import generate
 from snn_builder.errors import Refused
-from snn_builder.generate import generate
 from snn_builder.options import Options
 from snn_builder.pipeline import compile_network
 from snn_builder.reference import simulate
@@ -26,14 +27,27 @@ ZIG = [sys.executable, "-m", "ziglang", "cc", "-g0"]
 RV32 = ["-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+c", "-ffreestanding"]
 
 
-def build(directory: Path, program: str, *files: Path, flags: tuple[str, ...] = ("-fsanitize=address,undefined",)) -> str:
+def build(
+    directory: Path, program: str, *files: Path, flags: tuple[str, ...] = ("-fsanitize=address,undefined",)
+) -> str:
     """Compiles a C program with generated files and returns what it prints."""
     directory.mkdir(exist_ok=True)
     main = directory / "main.c"
     main.write_text(program)
     folders = {f"-I{file.parent}" for file in files}
     binary = directory / "program"
-    command = ["gcc", *WARNINGS, "-Wno-missing-prototypes", *EXACT, *flags, *sorted(folders), str(main), *map(str, files), "-o", str(binary)]
+    command = [
+        "gcc",
+        *WARNINGS,
+        "-Wno-missing-prototypes",
+        *EXACT,
+        *flags,
+        *sorted(folders),
+        str(main),
+        *map(str, files),
+        "-o",
+        str(binary),
+    ]
     subprocess.run(command, check=True)
     return subprocess.run([binary], check=True, capture_output=True, text=True).stdout
 
@@ -48,7 +62,12 @@ def generated(path: Path, out: Path, **options: Any) -> list[Path]:
 def two_layers(path: Path, seed: int = 1, inputs: int = 6) -> Path:
     """input -> fc1 -> lif1 -> fc2 -> lif2 -> output; |weights| < 1 so that every seed has the scales of the first."""
     rng = np.random.RandomState(seed)
-    nodes: dict[str, Any] = {"input": terminal("Input", inputs), "output": terminal("Output", 3), "lif1": lif(5), "lif2": lif(3)}
+    nodes: dict[str, Any] = {
+        "input": terminal("Input", inputs),
+        "output": terminal("Output", 3),
+        "lif1": lif(5),
+        "lif2": lif(3),
+    }
     for name, shape in (("fc1", (5, inputs)), ("fc2", (3, 5))):
         weight = rng.uniform(-0.9, 0.9, shape)
         weight[0, 0] = 0.95
@@ -85,7 +104,9 @@ def test_symbols(tmp_path: Path, quantize: bool) -> None:
     defined, undefined = set(), set()
     for file in files:
         subprocess.run(["gcc", "-O2", *EXACT, "-c", file, "-o", tmp_path / "out.o"], check=True)
-        listing = subprocess.run(["nm", "--extern-only", tmp_path / "out.o"], check=True, capture_output=True, text=True).stdout
+        listing = subprocess.run(
+            ["nm", "--extern-only", tmp_path / "out.o"], check=True, capture_output=True, text=True
+        ).stdout
         for line in listing.splitlines():
             *_, kind, symbol = line.split()
             (undefined if kind == "U" else defined).add(symbol)
@@ -111,15 +132,20 @@ def test_no_compiler_warns(tmp_path: Path, name: str, quantize: bool) -> None:
         for compiler in (["gcc", "-O2"], [*ZIG, "-O2"], [*ZIG, "-Os", *RV32]):
             subprocess.run([*compiler, *WARNINGS, *EXACT, "-c", file, "-o", tmp_path / "out.o"], check=True)
     header = files[0].with_suffix(".h")
-    flags = "-x c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only".split()
+    flags = ["-x", "c++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
     subprocess.run(["g++", *flags, header], check=True)
-    subprocess.run([*ZIG[:3], "c++", *flags[:-1], "-Wno-pragma-once-outside-header", "-c", header, "-o", tmp_path / "out.o"], check=True)
+    subprocess.run(
+        [*ZIG[:3], "c++", *flags[:-1], "-Wno-pragma-once-outside-header", "-c", header, "-o", tmp_path / "out.o"],
+        check=True,
+    )
 
 
 def test_two_networks_and_two_instances_in_one_program(tmp_path: Path) -> None:
     """Two networks with the same node names link; two instances that take turns give what they give alone."""
     one, other = two_layers(tmp_path / "one.nir", 1), two_layers(tmp_path / "other.nir", 2)
-    files = generated(one, tmp_path / "one", name="one", quantize=True) + generated(other, tmp_path / "other", name="other", quantize=True)
+    files = generated(one, tmp_path / "one", name="one", quantize=True) + generated(
+        other, tmp_path / "other", name="other", quantize=True
+    )
     data = (RNG.random_sample((2, 20, 6)) < 0.5).astype(np.int8)
     rows = ", ".join("{" + ", ".join("{" + ", ".join(map(str, step)) + "}" for step in run) + "}" for run in data)
     program = f"""
@@ -143,15 +169,38 @@ int main(void)
 }}
 """
     *lines, first_id, second_id = build(tmp_path / "p", program, *files).splitlines()
-    assert first_id.startswith("one.nir sha256:") and second_id.startswith("other.nir sha256:") and first_id[4:] != second_id[6:]
+    assert (
+        first_id.startswith("one.nir sha256:")
+        and second_id.startswith("other.nir sha256:")
+        and first_id[4:] != second_id[6:]
+    )
     printed = np.array([[int(digit) for digit in line] for line in lines]).reshape(20, 3, 3)
     for index, (path, run) in enumerate(((one, 0), (one, 1), (other, 0))):
-        expected = simulate(compile_network(path, Options(quantize=True)), {"input": data[run][None]}).outputs["output"][0]
+        expected = simulate(compile_network(path, Options(quantize=True)), {"input": data[run][None]}).outputs[
+            "output"
+        ][0]
         np.testing.assert_array_equal(printed[:, index], expected)
     assert printed.any()
 
 
-HOSTILE = ["int", "0", "a.b", "double", "template", "x* y", 'q"uo\\te', "ünï", "-", "state", "in", "snn_network", "%s%n", "i", "v", "size_t"]
+HOSTILE = [
+    "int",
+    "0",
+    "a.b",
+    "double",
+    "template",
+    "x* y",
+    'q"uo\\te',
+    "ünï",
+    "-",
+    "state",
+    "in",
+    "snn_network",
+    "%s%n",
+    "i",
+    "v",
+    "size_t",
+]
 
 
 @pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])
@@ -163,7 +212,7 @@ def test_hostile_names(tmp_path: Path, quantize: bool) -> None:
         nodes[name] = lif(2) if index % 2 else {"type": "Linear", "weight": np.eye(2)}
         names.append(name)
     names.append("while")
-    path = write_nir(tmp_path / "net.nir", nodes, list(zip(names, names[1:], strict=False)))
+    path = write_nir(tmp_path / "net.nir", nodes, list(itertools.pairwise(names)))
     files = generated(path, tmp_path, quantize=quantize)
     for file in files:
         subprocess.run(["gcc", "-O1", *WARNINGS, *EXACT, "-c", file, "-o", tmp_path / "out.o"], check=True)
@@ -216,7 +265,11 @@ int main(void)
 
 @pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])
 def test_a_network_without_state(tmp_path: Path, quantize: bool) -> None:
-    nodes = {"input": terminal("Input", 2), "output": terminal("Output", 1), "fc": {"type": "Linear", "weight": np.array([[1.0, -2.0]])}}
+    nodes = {
+        "input": terminal("Input", 2),
+        "output": terminal("Output", 1),
+        "fc": {"type": "Linear", "weight": np.array([[1.0, -2.0]])},
+    }
     path = write_nir(tmp_path / "net.nir", nodes, [("input", "fc"), ("fc", "output")])
     files = generated(path, tmp_path, quantize=quantize)
     program = """

@@ -48,9 +48,9 @@ def run(
     """Runs an image on the machine of a board, to its end.
 
     `ram`: the size of RAM, as a value of the board's option ("128k") or in bytes; by default what the image was linked
-    for, as the linker symbol of that option says. `input`: what the UART receives. `limit`: how many instructions it may take. `seed`: of the noise in RAM. `hook`:
-    what counts, "c", "python" or "auto". Raises `Refused` (place in the program, what it did that hardware would not
-    take) and `Unreadable`.
+    for, as the linker symbol of that option says. `input`: what the UART receives. `limit`: how many instructions it
+    may take. `seed`: of the noise in RAM. `hook`: what counts, "c", "python" or "auto". Raises `Refused` (place in the
+    program, what it did that hardware would not take) and `Unreadable`.
     """
     result = emulator(board, elf, ram=ram, input=input, limit=limit, seed=seed, hook=hook).run()
     assert result is not None
@@ -66,7 +66,7 @@ def _emulator(board: Board, elf: str | os.PathLike[str], ram: str | None, **sett
 def _ram_size(board: Board, described: int | str, chosen: str | None, image: Image) -> int:
     option = board.options[described] if isinstance(described, str) else None
     values = option.values if option is not None else {}
-    if chosen in values:
+    if chosen is not None and chosen in values:
         size = values[chosen]
     elif chosen is not None:
         try:
