@@ -27,6 +27,15 @@ def to_emitc(module: ir.Module) -> None:
     left = {op.name for op in walk(module.operation) if not op.name.startswith("emitc.")} - {"builtin.module"}
     if left:
         raise InvalidModule(f"no conversion to C for {', '.join(sorted(left))}")
+    _erase_unused(module)
+
+
+def _erase_unused(module: ir.Module) -> None:
+    """The conversion leaves values that nothing uses; in C they would be locals that a compiler warns about."""
+    pure = {f"emitc.{name}" for name in ("cast", "cmp", "conditional", "constant", "expression", "load", "subscript")}
+    for op in reversed(list(walk(module.operation))):
+        if op.name in pure and not any(True for _ in op.result.uses):
+            op.erase()
 
 
 def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
