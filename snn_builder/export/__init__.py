@@ -8,7 +8,6 @@ import os
 from ..errors import Findings, Refused
 from ..files import write_all
 from ..names import CNames
-from ..network import Conv, Delay, Flatten, Pool, Scale, Threshold
 from ..options import Options
 from ..pipeline import compile_network
 from ..program import Program
@@ -18,8 +17,6 @@ from .layout import lay_out
 from .module import build_module
 from .report import report_text
 from .weights import weights_text
-
-NOT_YET = (Conv, Pool, Scale, Flatten, Threshold, Delay)
 
 
 def export(
@@ -47,9 +44,6 @@ def texts(program: Program, findings: Findings) -> dict[str, str]:
         raise Refused(
             program.network.file, "", f"kernel={program.options.kernel} does not exist yet", "use kernel=dense"
         )
-    for node in program.network.nodes.values():
-        if isinstance(node, NOT_YET):
-            raise Refused(program.network.file, node.name, f"node type {node.kind} is not compiled yet", "use simulate")
     names = CNames(program.network.file)
     layout = lay_out(program, names)
     for name in sorted(set(program.network.nodes) - set(layout.live)):
