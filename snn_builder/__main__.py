@@ -90,6 +90,18 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
         add_arguments(stage)
 
+    stage = add("link", _link, "run a linker; say what would do where an image does not fit")
+    if words[:1] == ["link"]:
+        from .link import add_arguments as link_arguments
+
+        link_arguments(stage)
+
+    stage = add("image", _image, "write an image as .bin, .hex or .map")
+    if words[:1] == ["image"]:
+        from .image import add_arguments as image_arguments
+
+        image_arguments(stage)
+
     stage = add("size", _size, "bytes of images by section")
     stage.add_argument("files", metavar="ELF", nargs="+")
     stage.add_argument("--json", action="store_true")
@@ -186,6 +198,18 @@ def _emulate(chosen: argparse.Namespace) -> int:
     from .emulator import main as emulate
 
     return emulate(chosen)
+
+
+def _link(chosen: argparse.Namespace) -> int:
+    from .link import main as link
+
+    return link(chosen)
+
+
+def _image(chosen: argparse.Namespace) -> int:
+    from .image import main as image
+
+    return image(chosen)
 
 
 def _size(chosen: argparse.Namespace) -> int:
