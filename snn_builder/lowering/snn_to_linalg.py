@@ -326,10 +326,16 @@ def _scale(op: _Op) -> None:
 def _threshold(op: _Op) -> None:
     x, spikes, tables = op.one("x"), op.one("spikes"), op.all("threshold")
     type_ = _element(x) if is_float(_element(x)) else scalar.integer(32)
+    highest = (1 << ir.IntegerType(_element(x)).width - 1) - 1 if not is_float(type_) else 0
+    limit = op.uniform("threshold", type_)
+    if not tables and not is_float(type_) and not -highest - 1 <= limit < highest:  # no number of that type can decide
+        always = scalar.constant(_element(spikes), limit < highest)
+        _elementwise([x], [spikes], lambda x, y: [always])
+        return
 
     def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
-        limit = others[0] if tables else scalar.constant(type_, op.uniform("threshold", type_))
-        return [scalar.flag(greater(resize(x, type_), limit), _element(spikes))]
+        least = others[0] if tables else scalar.constant(type_, limit)
+        return [scalar.flag(greater(resize(x, type_), least), _element(spikes))]
 
     _elementwise([x], [spikes], body, tables=tables)
 
