@@ -11,6 +11,7 @@ from mlir import ir
 from ..dialect import InvalidModule, new_context, parse, walk
 from ..errors import Unreadable
 from .expression import C_TYPES
+from .helpers import HELPERS
 from .printer import FunctionPrinter, comment_of, dimensions, element_type, name_of
 from .to_emitc import to_emitc
 
@@ -109,6 +110,8 @@ class _Unit:
         return f"{line}  /* {comment} */" if comment else line
 
     def _function(self, op: ir.Operation) -> str:
+        if not len(op.regions[0].blocks):
+            return self._known_helper(op)
         type_ = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
         result = C_TYPES[element_type(type_.results[0])] if len(type_.results) else "void"
         parameters, texts = self._helper(op) if _is_private(op) else self._interface(op)
@@ -116,6 +119,12 @@ class _Unit:
         unused = [f"    (void){p.name};" for p in parameters if not p.used]
         body = FunctionPrinter(op, texts, self._symbols).print()
         return "\n".join([f"static {head}" if _is_private(op) else head, "{", *unused, *body, "}"]) + "\n"
+
+    def _known_helper(self, op: ir.Operation) -> str:
+        """A function that the module only declares: what MLIR cannot say, in C."""
+        if _symbol(op) not in HELPERS:
+            raise InvalidModule(f"{op.location}: no helper function {_symbol(op)}")
+        return HELPERS[_symbol(op)]
 
     def _helper(self, op: ir.Operation) -> tuple[list[_Parameter], list[str]]:
         """The parameters of a private function, and how they read inside it."""

@@ -83,6 +83,8 @@ class _Place:
     reads: frozenset[str] = ARRAYS
     variable: ir.Value | None = None
     declared: bool = True
+    scalar: bool = False
+    """A local array of one element, which C does not need: it reads as a variable."""
 
 
 class FunctionPrinter:
@@ -110,7 +112,7 @@ class FunctionPrinter:
         """The lines between the function's braces."""
         operations = [op.operation for op in self._block.operations]
         for op in operations:  # arrays are uninitialised, so they can all be declared first
-            if op.name == "emitc.variable" and dimensions(op.result.type):
+            if op.name == "emitc.variable" and dimensions(op.result.type) not in ("", "[1]"):
                 self._declare_array(op)
         self._statements(operations)
         return self._lines
@@ -147,7 +149,12 @@ class FunctionPrinter:
     # Values
 
     def _use(self, value: ir.Value) -> Expr:
-        return self._pending.pop(value) if value in self._pending else self._values[value]
+        if value in self._pending:
+            return self._pending.pop(value)
+        if value in self._values:
+            return self._values[value]
+        place = self._places[value]  # an array, handed to a helper function
+        return Expr(place.text, place.type, reads=ARRAYS)
 
     def _local(self, value: ir.Value, expression: Expr) -> None:
         """Gives a value a local variable."""
@@ -277,6 +284,9 @@ class FunctionPrinter:
         """A scalar that changes: declared at its first assignment, if that comes first in this block."""
         if op.result in self._places:
             return
+        if dimensions(op.result.type) == "[1]":
+            self._scalar(op)
+            return
         if dimensions(op.result.type):
             self._declare_array(op)
             return
@@ -295,9 +305,27 @@ class FunctionPrinter:
             self._emit(f"{C_TYPES[type_]} {name};")
             place.declared = True
 
+    def _scalar(self, op: ir.Operation) -> None:
+        """An array of one element: declared at its first assignment, if that comes first in this block."""
+        name, type_ = self._unique(name_of(op.location) or "t"), element_type(op.result.type)
+        place = _Place(name, type_, frozenset([name]), declared=False, scalar=True)
+        self._places[op.result] = place
+        elements = {use.owner.operation for use in op.result.uses}
+        users = {use.owner.operation for element in elements if len(element.results) for use in element.result.uses}
+        later = (other.operation for other in op.block.operations)
+        first = next((o for o in later if o != op and any(inner in users for inner in walk(o))), None)
+        if first is None or first.name != "emitc.assign":
+            self._emit(f"{C_TYPES[type_]} {name};")
+            place.declared = True
+
     def _print_subscript(self, op: ir.Operation) -> None:
         """An element of an array. An index that reads memory gets a local unless it is read right here."""
         array, *indices = op.operands
+        if self._places[array].scalar:
+            for value in indices:
+                self._use(value)
+            self._places[op.result] = self._places[array]
+            return
         users = [use.owner.operation for use in op.result.uses]
         direct = len(users) == 1 and users[0].block == op.block and not _written_between(op, users[0])
         texts = []
@@ -315,7 +343,7 @@ class FunctionPrinter:
         target, value = op.operands
         place = self._places[target]
         expression = implicit(self._use(value), place.type)
-        self._settle(place.reads if place.variable is not None else ARRAYS)
+        self._settle(place.reads if place.variable is not None or place.scalar else ARRAYS)
         if not place.declared:
             self._emit(f"{C_TYPES[place.type]} {place.text} = {expression.text};")
             place.declared = True
@@ -362,8 +390,11 @@ class FunctionPrinter:
             return expression
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "emitc.load":
-            variable = self._places[owner.operation.operands[0]].variable
-            if variable is not None and not _writes(loop, variable):
+            element = owner.operation.operands[0]
+            place = self._places[element]
+            if place.variable is not None and not _writes(loop, place.variable):
+                return expression
+            if place.scalar and not _writes_element(loop, element.owner.operation.operands[0]):
                 return expression
         self._local(value, expression)
         return self._values[value]
@@ -378,6 +409,12 @@ def _number(attribute: ir.Attribute) -> int | float:
 def _writes(op: ir.Operation, target: ir.Value) -> bool:
     """Does an operation, or one in it, assign to that variable?"""
     return any(inner.name == "emitc.assign" and inner.operands[0] == target for inner in walk(op))
+
+
+def _writes_element(op: ir.Operation, array: ir.Value) -> bool:
+    """Does an operation, or one in it, assign to an element of that array?"""
+    targets = (inner.operands[0].owner for inner in walk(op) if inner.name == "emitc.assign")
+    return any(target.operation.name == "emitc.subscript" and target.operands[0] == array for target in targets)
 
 
 def _written_between(first: ir.Operation, last: ir.Operation) -> bool:

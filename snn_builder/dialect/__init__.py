@@ -57,9 +57,9 @@ from mlir.dialects import arith, func, irdl, linalg, memref
 from .checks import InvalidModule, verify, walk
 
 __all__ = [
-    "Argument", "InvalidModule", "Parameter", "buffer", "clear", "copy", "cubali", "cubalif", "declare", "function",
-    "gain", "irdl_text", "li", "lif", "linear", "load", "network", "new_context", "output", "parse", "rescale",
-    "sum_", "to_text", "verify", "walk", "weight",
+    "Argument", "InvalidModule", "Parameter", "buffer", "clear", "copy", "cubali", "cubalif", "declare", "emit",
+    "events", "function", "gain", "gather", "irdl_text", "keep", "li", "lif", "linear", "load", "network",
+    "new_context", "output", "parse", "rescale", "spread", "sum_", "to_text", "verify", "walk", "weight",
 ]  # fmt: skip
 
 Parameter: TypeAlias = "ir.Value | tuple[float, int]"
@@ -181,8 +181,14 @@ def buffer(name: str, shape: Sequence[int], element: str) -> ir.Value:
 def clear(target: ir.Value, *, loc: str) -> None:
     """Fills an array with 0."""
     element = ir.MemRefType(target.type).element_type
-    zero = ir.FloatAttr.get(element, 0.0) if str(element).startswith("f") else ir.IntegerAttr.get(element, 0)
-    value = arith.ConstantOp(element, zero, loc=ir.Location.unknown()).result
+    unsigned = re.fullmatch(r"ui(\d+)", str(element))  # arith knows no such constants
+    type_ = ir.IntegerType.get_signless(int(unsigned[1])) if unsigned else element
+    zero = ir.FloatAttr.get(type_, 0.0) if str(type_).startswith("f") else ir.IntegerAttr.get(type_, 0)
+    value = arith.ConstantOp(type_, zero, loc=ir.Location.unknown()).result
+    if unsigned:
+        value = ir.Operation.create(
+            "builtin.unrealized_conversion_cast", results=[element], operands=[value], loc=ir.Location.unknown()
+        ).result
     with ir.Location.name(loc):
         linalg.fill(value, outs=[target])
 
@@ -354,3 +360,42 @@ def output(x: ir.Value, out: ir.Value, *, loc: str) -> None:
 def copy(x: ir.Value, y: ir.Value, *, loc: str) -> None:
     """Y = x; same number of elements, row-major."""
     _build("copy", [x, y], {}, loc)
+
+
+# Operations of the event form: lists of spikes
+
+
+def events(x: ir.Value, events: ir.Value, count: ir.Value, graded: ir.Value | None = None, *, loc: str) -> None:
+    """events[0 .. count) = the indices of what is not 0 in x, ascending; graded = whether one of them is not 1."""
+    _build("events", [x, events, count, graded], {}, loc)
+
+
+def spread(events: ir.Value, count: ir.Value, y: ir.Value, *, loc: str) -> None:
+    """Y = 1 where listed, else 0."""
+    _build("spread", [events, count, y], {}, loc)
+
+
+def keep(events: ir.Value, count: ir.Value, kept: ir.Value, kept_count: ir.Value, *, loc: str) -> None:
+    """Copies a list."""
+    _build("keep", [events, count, kept, kept_count], {}, loc)
+
+
+def gather(
+    x: ir.Value | None,
+    listed: tuple[ir.Value, ir.Value] | None,
+    graded: ir.Value | None,
+    w: ir.Value,
+    b: ir.Value | None,
+    y: ir.Value,
+    *,
+    w_scale: int,
+    loc: str,
+) -> None:
+    """linear over listed inputs: y[o] = (sum over the listed i of w[o,i]*x[i]) + b[o]; x absent counts as 1."""
+    events, count = listed or (None, None)
+    _build("gather", [x, events, count, graded, w, b, y], {"w_scale": w_scale}, loc)
+
+
+def emit(spikes: ir.Value, events: ir.Value, count: ir.Value, *, loc: str) -> None:
+    """Appends the outputs that spike to a list."""
+    _build("emit", [spikes, events, count], {}, loc)

@@ -43,10 +43,6 @@ def to_mlir(path: str | os.PathLike[str], quantize: bool = False, **options: obj
 
 def texts(program: Program, findings: Findings) -> dict[str, str]:
     """The files by name."""
-    if program.options.kernel != "dense":
-        raise Refused(
-            program.network.file, "", f"kernel={program.options.kernel} does not exist yet", "use kernel=dense"
-        )
     for node in program.network.nodes.values():
         if isinstance(node, NOT_YET):
             raise Refused(program.network.file, node.name, f"node type {node.kind} is not compiled yet", "use simulate")

@@ -103,6 +103,9 @@ class _Step:
         for name, when in self.layout.feedback.items():
             if when == "late":
                 dialect.copy(self.value[name], self.previous[name], loc=_loc(name, "kept for the next step"))
+            elif when == "list":
+                events, count = self._state(name, "events"), self._state(name, "count")
+                dialect.events(self.value[name], events, count, loc=_loc(name, "kept for the next step"))
 
     # -- Arrays
 
@@ -112,6 +115,12 @@ class _Step:
     def _previous(self, name: str) -> Value:
         neuron = self.network.nodes[name]
         assert isinstance(neuron, Neuron)
+        if self.layout.feedback[name] == "list":
+            number = "i8" if self.integer else "f32"
+            spikes = self._buffer(name, "{}_prev", size(neuron.output_shape), number)
+            events, count = self._state(name, "events"), self._state(name, "count")
+            dialect.spread(events, count, spikes, loc=_loc(name, "last step's spikes"))
+            return spikes
         if self.layout.feedback[name] == "late":
             return self._state(name, "prev")
         return self._state(name, "spikes" if neuron.spikes else "v")

@@ -12,7 +12,7 @@ from ..names import printable
 from ..program import INT32_MIN, Array, Program
 from .layout import C_TYPES, Constant, Layout
 
-COLUMNS = {"i8": 24, "i32": 12, "f32": 8}
+COLUMNS = {"i8": 24, "i32": 12, "ui32": 10, "f32": 8}
 
 
 def weights_text(program: Program, layout: Layout) -> str:
@@ -44,6 +44,8 @@ def _initialiser(constant: Constant) -> str:
     columns = COLUMNS[constant.element]
     if len(constant.shape) == 1:
         return "{\n" + _rows(constant.values, constant.element, columns, "    ") + "\n}"
+    if len(constant.shape) == 3 and constant.shape[2] <= columns:
+        return "{\n" + ",\n".join(_block(block, constant.element) for block in constant.values) + "\n}"
     rows = (
         f"    {{\n{_rows(row, constant.element, columns, '     ')}\n    }}"
         for row in constant.values.reshape(-1, constant.shape[-1])
@@ -51,10 +53,24 @@ def _initialiser(constant: Constant) -> str:
     return "{\n" + ",\n".join(rows) + "\n}"
 
 
+def _block(block: Array, element: str) -> str:
+    """Short rows, several to a line."""
+    rows = ("{" + ", ".join(_literals(row, element)) + "}" for row in block)
+    per_line = max(1, COLUMNS[element] // block.shape[1])
+    lines = iter(lambda: list(itertools.islice(rows, per_line)), [])
+    return "    {\n" + ",\n".join("     " + ", ".join(line) for line in lines) + "\n    }"
+
+
 def _rows(values: Array, element: str, columns: int, indent: str) -> str:
-    literals = _floats(values) if element == "f32" else _integers(values)
+    literals = iter(_literals(values, element))
     lines = iter(lambda: list(itertools.islice(literals, columns)), [])
     return ",\n".join(indent + ", ".join(line) for line in lines)
+
+
+def _literals(values: Array, element: str) -> Iterable[str]:
+    if element == "f32":
+        return _floats(values)
+    return (f"{value:#010x}u" for value in values.tolist()) if element == "ui32" else _integers(values)
 
 
 def _integers(values: Array) -> Iterable[str]:
