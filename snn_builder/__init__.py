@@ -13,11 +13,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "read": "read",
-    "to_mlir": "export",
-    "export": "export",
-    "generate": "generate",
-    "simulate": "simulate",
+    "read": "reader",
+    "to_mlir": "api",
+    "export": "api",
+    "generate": "api",
+    "simulate": "api",
     "Options": "options",
     "SnnError": "errors",
     "Refused": "errors",

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; `arguments` without the program's name."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        chosen = _parser().parse_args(words)
+        chosen = _parser(words).parse_args(words)
         command: Callable[[argparse.Namespace], int] = chosen.command
         return command(chosen)
     except SnnError as error:
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
         raise Unreadable("", "", message, f"see {self.prog} --help")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m snn_builder",
         description="Trained spiking networks (NIR) to C for small cores.",
@@ -81,7 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     stage.add_argument(
         "directory", metavar="DIR", help="the build directory: has reference.npz, gets result.json and outputs.npy"
     )
+    stage.add_argument("--instructions", action="store_true", help="the board's cycles are instructions (emulators)")
     stage.add_argument("run_command", metavar="COMMAND", nargs="+", help="after --: what runs the image")
+
+    stage = add("emulate", _emulate, "run an image on the machine of a board")
+    if words[:1] == ["emulate"]:  # its arguments come with the emulator, which nothing else needs
+        from .emulator import add_arguments
+
+        add_arguments(stage)
 
     stage = add("size", _size, "bytes of images by section")
     stage.add_argument("files", metavar="ELF", nargs="+")
@@ -124,7 +131,7 @@ def _report(findings: Findings) -> None:
 
 
 def _generate(chosen: argparse.Namespace) -> int:
-    from .generate import generate
+    from .api import generate
 
     findings = Findings(chosen.file)
     generate(chosen.file, chosen.out, _options(chosen), findings)
@@ -133,7 +140,7 @@ def _generate(chosen: argparse.Namespace) -> int:
 
 
 def _export(chosen: argparse.Namespace) -> int:
-    from .export import export
+    from .api import export
 
     findings = Findings(chosen.file)
     export(chosen.file, chosen.out, _options(chosen), findings)
@@ -158,7 +165,7 @@ def _emit_c(chosen: argparse.Namespace) -> int:
 
 
 def _simulate(chosen: argparse.Namespace) -> int:
-    from .simulate import simulate
+    from .api import simulate
 
     findings = Findings(chosen.file)
     simulate(chosen.file, chosen.input, chosen.output, _options(chosen), chosen.trace, findings)
@@ -177,7 +184,13 @@ def _bake(chosen: argparse.Namespace) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     from .harness import run
 
-    return run(chosen.directory, chosen.run_command)
+    return run(chosen.directory, chosen.run_command, chosen.instructions)
+
+
+def _emulate(chosen: argparse.Namespace) -> int:
+    from .emulator import main as emulate
+
+    return emulate(chosen)
 
 
 def _size(chosen: argparse.Namespace) -> int:

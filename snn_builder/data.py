@@ -48,6 +48,8 @@ def load_inputs(path: str | os.PathLike[str], network: Network) -> tuple[dict[st
 
 
 def _in_samples(data: Array, terminal: Terminal, path: str | os.PathLike[str]) -> tuple[Array, bool]:
+    if data.size == 0:
+        raise Refused(path, terminal.name, f"no data: its shape is {data.shape}", "give at least one step")
     for tail in (terminal.shape, (size(terminal.shape),)):
         for leading in (1, 2):
             if data.ndim == leading + len(tail) and data.shape[leading:] == tail:

@@ -14,7 +14,7 @@ from .network import Network, Scale, Threshold
 from .options import Options
 from .program import Array, NeuronParameters, Program, SynapseParameters
 from .quantise import quantise
-from .read import read
+from .reader import read
 from .schedule import Schedule, schedule
 
 

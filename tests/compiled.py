@@ -19,14 +19,16 @@ from snn_builder.lowering import lower
 
 DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "f64": np.float64}
 C_TYPES = {"f32": "float", "f64": "double", **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)}}
-WARNINGS = "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wmissing-prototypes -Werror".split()
+WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wmissing-prototypes", "-Werror"]
 EXACT = ["-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF"]
 NAME = "net"
 
 Body = Callable[..., None]
 
 
-def build(mode: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray], body: Body, name: str = NAME) -> str:
+def build(
+    mode: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray], body: Body, name: str = NAME
+) -> str:
     """The text of a module; body(module, **{argument name: value}) builds its step."""
     elements = {np.dtype(dtype): element for element, dtype in DTYPES.items()}
     with dialect.new_context():
@@ -48,7 +50,11 @@ def header(arguments: Sequence[Argument], name: str = NAME) -> str:
     states = [a for a in arguments if a.role == "state"]
     members = [f"    {C_TYPES[a.element]} {a.name}{''.join(f'[{n}]' for n in a.shape)};" for a in states]
     size = sum(int(np.prod(a.shape)) * np.dtype(DTYPES[a.element]).itemsize for a in states)
-    lines = ["#include <stdint.h>", f"#define {name.upper()}_INTERFACE 1", f"#define {name.upper()}_STATE_BYTES {size or 1}"]
+    lines = [
+        "#include <stdint.h>",
+        f"#define {name.upper()}_INTERFACE 1",
+        f"#define {name.upper()}_STATE_BYTES {size or 1}",
+    ]
     lines += ["typedef struct {", *(members or ["    uint8_t unused;"]), f"}} {name}_state;"]
     parameters = [f"{name}_state *state"]
     for role, const in (("input", "const "), ("output", "")):
@@ -83,7 +89,9 @@ def compile_library(directory: Path, sources: Mapping[str, str], flags: Sequence
     for file, text in sources.items():
         directory.joinpath(file).write_text(text)
     files = [file for file in sources if file.endswith(".c")]
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", *EXACT, *flags, *files, "-o", "kernel.so"], cwd=directory, check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O1", *EXACT, *flags, *files, "-o", "kernel.so"], cwd=directory, check=True
+    )
     return ctypes.CDLL(str(directory / "kernel.so"))
 
 
@@ -120,7 +128,9 @@ class Kernel:
 class Oracle:
     """The same network through mlir-translate's printer."""
 
-    def __init__(self, directory: Path, text: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray] = {}) -> None:
+    def __init__(
+        self, directory: Path, text: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray] = {}
+    ) -> None:
         with dialect.new_context() as context:
             module = dialect.parse(lower(text), context)
             to_emitc(module)
@@ -128,7 +138,9 @@ class Oracle:
                 assert not op.operation.attributes["sym_name"].value.startswith("v")
             emitc = str(module)
         tool = Path(ir.__file__).parent / "bin" / "mlir-translate"
-        printed = subprocess.run([tool, "--mlir-to-cpp"], input=emitc, capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run(
+            [tool, "--mlir-to-cpp"], input=emitc, capture_output=True, text=True, check=True
+        ).stdout
         includes = "#include <math.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
         sources = {"oracle.c": includes + printed, "weights.c": weights_c(weights, "")}
         self._library = compile_library(directory, sources, ["-fwrapv"])

@@ -184,6 +184,7 @@ def test_xheep_ram(ram: str, tmp_path: Path) -> None:
     elf = program("xheep", tmp_path, "zig", defsyms={"RAM_SIZE": size})
     assert value(read(elf), "__stack_top") == size
     assert run(board("xheep"), elf, ram=ram).exit_code == 10
+    assert run(board("xheep"), elf).exit_code == 10  # the image says for how much it was linked
 
 
 def test_board_copied_out_of_the_repository(tmp_path: Path) -> None:

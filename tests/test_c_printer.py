@@ -139,7 +139,11 @@ module attributes {snn.name = "net", snn.mode = "int8", snn.kernel = "event", sn
   }
 }
 """
-EVENT_ARGUMENTS = [Argument("v", (8,), "i32", "state"), Argument("in", (30,), "i8", "input"), Argument("out", (8,), "i32", "output")]
+EVENT_ARGUMENTS = [
+    Argument("v", (8,), "i32", "state"),
+    Argument("in", (30,), "i8", "input"),
+    Argument("out", (8,), "i32", "output"),
+]
 
 
 def event_weights() -> dict[str, np.ndarray]:
@@ -203,10 +207,18 @@ def sources(mode: str) -> tuple[str, dict[str, str], list[Argument]]:
     """The name, the files and the arguments of a golden network; each has a name of its own."""
     name = f"net_{mode}"
     if mode == "events":
-        text, arguments, weights = EVENTS.replace('snn.name = "net"', f'snn.name = "{name}"'), EVENT_ARGUMENTS, event_weights()
+        text, arguments, weights = (
+            EVENTS.replace('snn.name = "net"', f'snn.name = "{name}"'),
+            EVENT_ARGUMENTS,
+            event_weights(),
+        )
     else:
         text, arguments, weights = two_layers(mode, name)
-    files = {f"{name}.h": header(arguments, name), f"{name}.c": emit_c(lower(text)), f"{name}_weights.c": weights_c(weights, f"{name}_")}
+    files = {
+        f"{name}.h": header(arguments, name),
+        f"{name}.c": emit_c(lower(text)),
+        f"{name}_weights.c": weights_c(weights, f"{name}_"),
+    }
     return name, files, arguments
 
 
@@ -260,7 +272,10 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
 )
 def test_what_would_give_other_bits_does_not_compile(tmp_path: Path, command: list[str], message: str) -> None:
     text, arguments, _ = two_layers("f32")
-    guarded = [f"#ifndef {line.split()[1]}\n{line}\n#endif" if line.startswith("#define") else line for line in header(arguments).splitlines()]
+    guarded = [
+        f"#ifndef {line.split()[1]}\n{line}\n#endif" if line.startswith("#define") else line
+        for line in header(arguments).splitlines()
+    ]
     tmp_path.joinpath("net.h").write_text("\n".join(guarded) + "\n")
     tmp_path.joinpath("net.c").write_text(emit_c(lower(text)))
     unsaid = [] if "FMAF" in command[-1] else EXACT
@@ -320,7 +335,12 @@ def test_an_index_that_is_read_before_a_store() -> None:
         %x = memref.load %v[%i] : memref<4xi32>
         memref.store %z, %v[%c0] : memref<4xi32>
         memref.store %x, %v[%i] : memref<4xi32>""")
-    assert lines == ["const size_t t = (size_t)state->v[0];", "const int32_t x = state->v[t];", "state->v[0] = 0;", "state->v[t] = x;"]
+    assert lines == [
+        "const size_t t = (size_t)state->v[0];",
+        "const int32_t x = state->v[t];",
+        "state->v[0] = 0;",
+        "state->v[t] = x;",
+    ]
 
 
 def test_compound_assignment() -> None:
@@ -407,7 +427,18 @@ def test_a_masked_shift_has_no_guard() -> None:
 
 def test_float_literals_are_exact() -> None:
     values = [0.1, -0.0, 16777216.0, 1e10, 1.17549435e-38, 1e-45, 3.4028234e38, -1.5, float("inf"), float("nan")]
-    expected = ["0.1f", "-0.0f", "16777216.0f", "1e+10f", "1.1754944e-38f", "1e-45f", "3.4028235e+38f", "-1.5f", "__builtin_inff()", '__builtin_nanf("")']
+    expected = [
+        "0.1f",
+        "-0.0f",
+        "16777216.0f",
+        "1e+10f",
+        "1.1754944e-38f",
+        "1e-45f",
+        "3.4028235e+38f",
+        "-1.5f",
+        "__builtin_inff()",
+        '__builtin_nanf("")',
+    ]
     assert [literal(float(np.float32(value)), "f32").text for value in values] == expected
 
 
@@ -436,9 +467,13 @@ def test_expressions_keep_their_types() -> None:
 @pytest.mark.parametrize(
     ("body", "outer", "problem"),
     [
-        ("%a = memref.load %f[%c0] : memref<4xf32>\n%b = math.sqrt %a : f32\nmemref.store %b, %f[%c0] : memref<4xf32>", "", "math.sqrt"),
+        (
+            "%a = memref.load %f[%c0] : memref<4xf32>\n%b = math.sqrt %a : f32\nmemref.store %b, %f[%c0] : memref<4xf32>",
+            "",
+            "math.sqrt",
+        ),
         ('emitc.verbatim "int x;"', "", "emitc.verbatim"),
-        ("emitc.call_opaque \"f\"() : () -> ()", "", "emitc.call_opaque"),
+        ('emitc.call_opaque "f"() : () -> ()', "", "emitc.call_opaque"),
         ("memref.store %q, %in[%c0] : memref<4xi8>", "", "input in is written"),
         ("", "memref.global @g : memref<2xi32> = dense<1>", "@g is not a constant"),
         ("", "func.func private @h(%x: memref<2xi32>) { return }", "array argument"),
@@ -450,7 +485,11 @@ def test_what_has_no_c_is_an_error(body: str, outer: str, problem: str) -> None:
 
 
 def test_terminals_are_flat_and_in_order() -> None:
-    a, b, c = Argument("a", (2,), "i8", "input"), Argument("b", (2, 2), "i8", "input"), Argument("c", (2,), "i8", "output")
+    a, b, c = (
+        Argument("a", (2,), "i8", "input"),
+        Argument("b", (2, 2), "i8", "input"),
+        Argument("c", (2,), "i8", "output"),
+    )
     with pytest.raises(InvalidModule, match="input b is not a flat array"):
         emit_c(lower(build("int8", [a, b], {}, lambda module, **_: None)))
     with pytest.raises(InvalidModule, match="not in the order"):
@@ -458,7 +497,11 @@ def test_terminals_are_flat_and_in_order() -> None:
 
 
 def test_several_terminals_and_no_state(tmp_path: Path) -> None:
-    arguments = [Argument("a", (2,), "i8", "input"), Argument("b", (2,), "i8", "input"), Argument("unused", (1,), "i8", "input")]
+    arguments = [
+        Argument("a", (2,), "i8", "input"),
+        Argument("b", (2,), "i8", "input"),
+        Argument("unused", (1,), "i8", "input"),
+    ]
     arguments += [Argument("p", (2,), "i32", "output"), Argument("q", (2,), "i8", "output")]
 
     def body(module: Any, a: Any, b: Any, unused: Any, p: Any, q: Any) -> None:
@@ -471,7 +514,9 @@ def test_several_terminals_and_no_state(tmp_path: Path) -> None:
     assert result["p"].tolist() == [31, -126] and result["q"].tolist() == [30, -128]
     printed = emit_c(lower(text))
     assert "void net_init(net_state *state)\n{\n    (void)state;\n}" in printed
-    assert "(net_state *state, const int8_t *a, const int8_t *b, const int8_t *unused, int32_t *p, int8_t *q)" in printed
+    assert (
+        "(net_state *state, const int8_t *a, const int8_t *b, const int8_t *unused, int32_t *p, int8_t *q)" in printed
+    )
 
 
 def test_text_that_is_no_module() -> None:
@@ -524,16 +569,20 @@ class Fuzz:
         elif choice < 0.35:
             count = self.new(type_, f"arith.constant {self.random.randrange(int(type_[1:]))} : {type_}")
             self.values[type_].pop()
-            self.new(type_, f"arith.{self.random.choice(['shrsi', 'shrui', 'shli'])} {self.pick(type_)}, {count} : {type_}")
+            self.new(
+                type_, f"arith.{self.random.choice(['shrsi', 'shrui', 'shli'])} {self.pick(type_)}, {count} : {type_}"
+            )
         elif choice < 0.5:
             other = f"i{self.random.choice([n for n in self.SIZES if f'i{n}' != type_])}"
             operator = "trunci" if int(other[1:]) < int(type_[1:]) else self.random.choice(["extsi", "extui"])
             self.new(other, f"arith.{operator} {self.pick(type_)} : {type_} to {other}")
         elif choice < 0.6:
-            predicate = self.random.choice("eq ne slt sle sgt sge ult ule ugt uge".split())
+            predicate = self.random.choice(["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"])
             self.new("i1", f"arith.cmpi {predicate}, {self.pick(type_)}, {self.pick(type_)} : {type_}")
         elif choice < 0.65:
-            predicate = self.random.choice("oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno".split())
+            predicate = self.random.choice(
+                ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"]
+            )
             self.new("i1", f"arith.cmpf {predicate}, {self.pick('f32')}, {self.pick('f32')} : f32")
         elif choice < 0.75:
             kind = self.random.choice([type_, "f32"])
@@ -544,13 +593,17 @@ class Fuzz:
         elif choice < 0.93:
             self.new("f32", f"arith.negf {self.pick('f32')} : f32")
         elif choice < 0.96:
-            self.new("i1", f"arith.{self.random.choice(['andi', 'ori', 'xori'])} {self.pick('i1')}, {self.pick('i1')} : i1")
+            self.new(
+                "i1", f"arith.{self.random.choice(['andi', 'ori', 'xori'])} {self.pick('i1')}, {self.pick('i1')} : i1"
+            )
         else:
             self.new(type_, f"arith.extui {self.pick('i1')} : i1 to {type_}")
 
     def module(self) -> tuple[str, list[Argument]]:
         types = [*(f"i{bits}" for bits in self.SIZES), "f32"]
-        arguments = [Argument(f"in_{t}", (4,), t, "input") for t in types] + [Argument(f"out_{t}", (40,), t, "output") for t in types]
+        arguments = [Argument(f"in_{t}", (4,), t, "input") for t in types] + [
+            Argument(f"out_{t}", (40,), t, "output") for t in types
+        ]
         for n in range(40):
             self.lines.append(f"%c{n} = arith.constant {n} : index")
         for n in range(4):
@@ -562,10 +615,16 @@ class Fuzz:
                 self.step()
             t = self.random.choice(types)
             self.lines.append(f"memref.store {self.values[t][-1]}, %out_{t}[%c{n}] : memref<40x{t}>")
-        signature = ", ".join(f'%{a.name}: memref<{a.shape[0]}x{a.element}> {{snn.name = "{a.name}", snn.role = "{a.role}"}}' for a in arguments)
+        signature = ", ".join(
+            f'%{a.name}: memref<{a.shape[0]}x{a.element}> {{snn.name = "{a.name}", snn.role = "{a.role}"}}'
+            for a in arguments
+        )
         attributes = 'snn.name = "net", snn.mode = "int8", snn.kernel = "dense", snn.generator = "fuzz"'
         body = "\n".join(self.lines)
-        return f"module attributes {{{attributes}}} {{\nfunc.func @step({signature}) {{\n{body}\nreturn\n}}\n}}\n", arguments
+        return (
+            f"module attributes {{{attributes}}} {{\nfunc.func @step({signature}) {{\n{body}\nreturn\n}}\n}}\n",
+            arguments,
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -575,7 +634,15 @@ def test_random_expressions(tmp_path: Path, seed: int) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     theirs.mkdir()
-    flags = [*WARNINGS, "-Wno-type-limits", "-Wno-bool-compare", "-Wno-missing-prototypes", "-fsanitize=undefined", "-fno-sanitize=float-divide-by-zero"]
+    flags = [
+        *WARNINGS,
+        "-Wno-type-limits",
+        "-Wno-bool-compare",
+        "-Wno-sign-conversion",
+        "-Wno-missing-prototypes",
+        "-fsanitize=undefined",
+        "-fno-sanitize=float-divide-by-zero",
+    ]
     kernel, oracle = Kernel(ours, text, arguments, flags=flags), Oracle(theirs, text, arguments)
     rng = np.random.default_rng(seed)
     for _ in range(50):
@@ -591,5 +658,7 @@ def random_inputs(rng: np.random.Generator, arguments: list[Argument]) -> Mappin
             inputs[a.name] = rng.choice(np.array([0, -0.0, 1, -2.5, 1e30, np.inf, np.nan, 1e-40], np.float32), a.shape)
         elif a.role == "input":
             limits = np.iinfo(DTYPES[a.element])
-            inputs[a.name] = rng.choice([limits.min, limits.max, 0, 1, -1, int(rng.integers(limits.min, limits.max))], a.shape)
+            inputs[a.name] = rng.choice(
+                [limits.min, limits.max, 0, 1, -1, int(rng.integers(limits.min, limits.max))], a.shape
+            )
     return inputs

@@ -12,7 +12,7 @@ from support import CORPUS, chain, lif, needs_corpus, terminal, write_nir
 
 from snn_builder.discretise import Discrete, discretise
 from snn_builder.errors import Findings, Refused
-from snn_builder.read import read
+from snn_builder.reader import read
 
 
 def discrete(path: Path, dt: float | None = None) -> Discrete:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from snn_builder.image import read
 # One program for all: the UART says what it is to do wrong.
 PROGRAM = """
 #include "board.h"
+#define ACCESS(label, access, address) \\
+    __asm__ volatile("nop\\n.globl " label "\\n" label ": " access "\\n\\tnop" : : "r"(address) : SCRATCH, "memory")
 int main(void);
 void say(const char *text);
 void wide(void);
@@ -57,9 +60,9 @@ int main(void)
     board_init();
     say("ready\\n");
     switch (what) {
-    case 'r': results[0] = *outside; break;
-    case 'w': *outside = 1; break;
-    case 'c': *(volatile uint32_t *)(uintptr_t)&constant = 1; break;
+    case 'r': ACCESS("bad_read", LOAD, outside); break;
+    case 'w': ACCESS("bad_write", STORE, outside); break;
+    case 'c': ACCESS("code_write", STORE, &constant); break;
     case 'j': ((void (*)(void))(uintptr_t)&data_word)(); break;
     case 'J': ((void (*)(void))(uintptr_t)outside)(); break;
     case 's': wide(); break;
@@ -83,8 +86,8 @@ int main(void)
 """
 MORE = {
     "xheep": """
-    if (what == 'u') *(volatile uint32_t *)(uintptr_t)0x30080020 = 1;
-    if (what == 'U') results[0] = *(volatile uint32_t *)(uintptr_t)0x20000008;
+    if (what == 'u') ACCESS("device_write", STORE, (uintptr_t)0x30080020);
+    if (what == 'U') ACCESS("device_read", LOAD, (uintptr_t)0x20000008);
     if (what == 'e') *(volatile uint32_t *)(uintptr_t)0x20000000 = 1;
     if (what == 'x') __asm__ volatile("csrr a0, 0xc00");
     if (what == 'E') __asm__ volatile("ecall");
@@ -92,14 +95,18 @@ MORE = {
     if (what == 'I') __asm__ volatile(".half 0");
     """,
     "x86": """
-    if (what == 'u') __asm__ volatile("outb %0, %1" : : "a"((uint8_t)1), "Nd"((uint16_t)0x80));
-    if (what == 'U') { uint8_t v; __asm__ volatile("inb $0x60, %0" : "=a"(v)); results[0] = v; }
+    if (what == 'u') ACCESS("device_write", "outb %%al, $0x80", 0);
+    if (what == 'U') ACCESS("device_read", "inb $0x60, %%al", 0);
     if (what == 'D') __asm__ volatile("xorl %%ecx, %%ecx; divl %%ecx" : : : "eax", "ecx", "edx");
     if (what == 'B') __asm__ volatile("int3");
     if (what == 'G') __asm__ volatile("movw %0, %%ds" : : "r"((uint16_t)0x123));
     """,
 }
 STOP = {"xheep": "wfi", "x86": "hlt"}
+DEFINES = {
+    "xheep": ['-DLOAD="lw t0, 0(%0)"', '-DSTORE="sw zero, 0(%0)"', '-DSCRATCH="t0"'],
+    "x86": ['-DLOAD="movl (%0), %%eax"', '-DSTORE="movl $0, (%0)"', '-DSCRATCH="eax"'],
+}
 FRAME = {"xheep": 55_000, "x86": (31 << 20) - 10_000}  # from the end of RAM into .bss
 
 
@@ -107,7 +114,7 @@ FRAME = {"xheep": 55_000, "x86": (31 << 20) - 10_000}  # from the end of RAM int
 def image(name: str, n: int = 1000) -> Path:
     """One image per board for all tests."""
     text = PROGRAM.replace("MORE", MORE[name]).replace("STOP", f'"{STOP[name]}"').replace("work(1000)", f"work({n})")
-    return build(board(name), text, scratch() / f"{name}{n}", "zig", cflags=[f"-DFRAME={FRAME[name]}"])
+    return build(board(name), text, scratch() / f"{name}{n}", "zig", cflags=[*DEFINES[name], f"-DFRAME={FRAME[name]}"])
 
 
 def refusal(name: str, what: bytes, **settings: Any) -> str:
@@ -120,25 +127,33 @@ def place(function: str) -> str:
     return rf"0x[0-9a-f]{{8}} \({function}(\+0x[0-9a-f]+)?\): "
 
 
+def at(name: str, label: str) -> str:
+    address = read(image(name)).symbol(label)
+    assert address is not None
+    return f"{read(image(name)).place(address)}: "
+
+
 AFTER = "; the last line sent was 'ready'"
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_memory(name: str) -> None:
-    main = place("main")
-    assert re.fullmatch(f"{main}read 4 bytes at 0x70000000, outside of RAM and devices{AFTER}", refusal(name, b"r"))
-    assert re.fullmatch(f"{main}wrote 4 bytes at 0x70000000, outside of RAM and devices{AFTER}", refusal(name, b"w"))
+    outside = f"at 0x70000000, outside of RAM and devices{AFTER}"
+    assert refusal(name, b"r") == f"{at(name, 'bad_read')}read 4 bytes {outside}"
+    assert refusal(name, b"w") == f"{at(name, 'bad_write')}wrote 4 bytes {outside}"
     constant = "0x[0-9a-f]{8}"
-    assert re.fullmatch(f"{main}wrote 4 bytes to code, at {constant}{AFTER}", refusal(name, b"c"))
+    assert re.fullmatch(
+        f"{re.escape(at(name, 'code_write'))}wrote 4 bytes to code, at {constant}{AFTER}", refusal(name, b"c")
+    )
     data = f"0x{read(image(name)).symbol('data_word'):08x}"
     assert refusal(name, b"j") == f"{data}: executed what is not code{AFTER}"
-    assert re.fullmatch(f"{main}jumped to 0x70000000, outside of RAM{AFTER}", refusal(name, b"J"))
+    assert re.fullmatch(f"{place('main')}jumped to 0x70000000, outside of RAM{AFTER}", refusal(name, b"J"))
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_stack(name: str) -> None:
     problem = r"moved the stack pointer to 0x([0-9a-f]{8}), out of the stack"
-    found = re.fullmatch(place("(say|wide)") + problem + AFTER, refusal(name, b"s"))
+    found = re.fullmatch(place("(say|wide)") + problem + "; the last line sent was 'w'", refusal(name, b"s"))
     assert found is not None
     start, bottom = (read(image(name)).symbol(symbol) for symbol in ("__bss_start", "__stack_bottom"))
     assert start is not None and bottom is not None and start < int(found[3], 16) < bottom
@@ -159,12 +174,9 @@ def test_no_exit(name: str) -> None:
 @pytest.mark.parametrize("name", BOARDS)
 def test_devices(name: str) -> None:
     ports = {"xheep": ("0x30080020", "0x20000008"), "x86": ("0x00000080", "0x00000060")}[name]
-    assert re.fullmatch(
-        f"{place('main')}wrote to {ports[0]}, where this machine has no register{AFTER}", refusal(name, b"u")
-    )
-    assert re.fullmatch(
-        f"{place('main')}read from {ports[1]}, where this machine has no register{AFTER}", refusal(name, b"U")
-    )
+    none = f", where this machine has no register{AFTER}"
+    assert refusal(name, b"u") == f"{at(name, 'device_write')}wrote to {ports[0]}{none}"
+    assert refusal(name, b"U") == f"{at(name, 'device_read')}read from {ports[1]}{none}"
     registers = {"xheep": "uart.wdata before uart.ctrl", "x86": "com1.data before com1.lcr"}[name]
     assert re.fullmatch(
         f"{place('.*')}wrote to {registers} enabled the UART; nothing had been sent", refusal(name, b"b")
@@ -293,6 +305,9 @@ def test_where_no_compiler_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_hook_is_compiled_by_zig_where_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from snn_builder.emulator import counter
 
+    monkeypatch.setenv(
+        "ZIG_GLOBAL_CACHE_DIR", os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(Path.home() / ".cache" / "zig"))
+    )
     monkeypatch.setattr(counter.shutil, "which", lambda name: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert run(board("xheep"), image("xheep"), input=b"t").hook == "c"
@@ -307,6 +322,8 @@ def test_image_for_another_machine() -> None:
         run(board("xheep"), image("x86"))
     with pytest.raises(Refused, match="not in RAM"):
         run(board("xheep"), image("xheep"), ram=str(0x1000))
+    with pytest.raises(Unreadable, match="a RAM of 1000 bytes is no multiple of 4096; pass another size with --ram"):
+        run(board("xheep"), image("xheep"), ram="1000")
 
 
 @pytest.mark.parametrize(("change", "problem"), [

@@ -86,7 +86,9 @@ class Harness:
         samples, steps, size = inputs.shape
         self.outputs, self.bits = outputs, output_bits
         self.checks = [fnv(sample, output_bits) for sample in outputs]
-        packed = np.packbits(inputs.astype(np.uint8), axis=2, bitorder="little") if input_bits == 1 else inputs
+        packed = inputs.astype(np.int8) if input_bits == 8 else inputs
+        if input_bits == 1:
+            packed = np.packbits(inputs.astype(np.uint8), axis=2, bitorder="little")
         self.input = ", ".join(map(str, packed.tobytes()))
         self.counts = int(counts)
         self.header = HEADER.format(
@@ -232,6 +234,11 @@ def test_input_may_be_float_though_it_is_packed(tmp_path: Path) -> None:
     harness = Harness(data, 1, data, 32)
     classes = [int(sample.sum(axis=0).argmax()) for sample in data]
     assert harness.run(tmp_path).stdout == harness.printed(classes, 42)
+
+
+def test_whole_floats_may_be_packed_as_bytes(tmp_path: Path) -> None:
+    data = np.array([[[-2.0, 5.0]]], np.float32)
+    assert Harness(data, 8, data, 32).run(tmp_path).stdout.startswith("0 c000000040a00000 1\n")
 
 
 def test_float_input_is_little_endian_words(tmp_path: Path) -> None:

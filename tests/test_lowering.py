@@ -127,7 +127,10 @@ def test_sum_of_integers_is_exact_then_clamped(tmp_path: Path) -> None:
     a, b, c = (np.array(column, np.int32) for column in zip(*triples, strict=True))
     small = np.resize(np.array(EXTREMES["i8"], np.int8), len(triples))
     size = (len(triples),)
-    arguments = [Argument(name, size, element, "input") for name, element in (("a", "i32"), ("b", "i32"), ("c", "i32"), ("s", "i8"))]
+    arguments = [
+        Argument(name, size, element, "input")
+        for name, element in (("a", "i32"), ("b", "i32"), ("c", "i32"), ("s", "i8"))
+    ]
     arguments += [Argument(name, size, "i32", "output") for name in ("abc", "as_", "s2", "one")]
 
     def body(module: Any, **v: Any) -> None:
@@ -223,12 +226,16 @@ def neuron_cases(kinds: list[str], saturate: bool) -> list[dict[str, Any]]:
     """Variants of the four operations: each parameter each way, and every combination that has a branch of its own."""
     cases = []
     for kind in kinds:
-        for decay, leak, current in itertools.product([*UNIFORM["decay"], TABLE], [*UNIFORM["leak"], TABLE], UNIFORM["decay"]):
+        for decay, leak, current in itertools.product(
+            [*UNIFORM["decay"], TABLE], [*UNIFORM["leak"], TABLE], UNIFORM["decay"]
+        ):
             if not kind.startswith("cuba") and current != UNIFORM["decay"][0]:
                 continue
             cases.append({"kind": kind, "decay": decay, "leak": leak, "current": current})
         if kind.endswith("f"):
-            for threshold, reset in itertools.product([*UNIFORM["threshold"], TABLE], [*UNIFORM["reset"], TABLE, "subtract"]):
+            for threshold, reset in itertools.product(
+                [*UNIFORM["threshold"], TABLE], [*UNIFORM["reset"], TABLE, "subtract"]
+            ):
                 parameters = {"threshold": threshold, "reset": reset}
                 cases.append({"kind": kind, "decay": (0.9, 3686), "leak": (0.0, 0), "current": TABLE, **parameters})
     for case in cases:
@@ -315,7 +322,11 @@ class NeuronTest:
             actual = {**runner.step(**{"in": x}), **runner.state}
             for name, values in actual.items():
                 n = int(name[1:])
-                assert np.array_equal(values, self.expected[name], equal_nan=self.element != "i32"), (step, name, self.cases[n])
+                assert np.array_equal(values, self.expected[name], equal_nan=self.element != "i32"), (
+                    step,
+                    name,
+                    self.cases[n],
+                )
 
 
 def _int_inputs(low: int, high: int, steps: int) -> list[np.ndarray]:
@@ -346,7 +357,14 @@ def test_integer_neurons_that_fit(tmp_path: Path, product_bits: int) -> None:
 
 
 def test_a_threshold_is_not_subtracted_without_a_spike(tmp_path: Path) -> None:
-    case = {"kind": "lif", "decay": (0.0, 0), "leak": (0.0, 0), "threshold": (1e5, HIGH), "reset": "subtract", "saturate": False}
+    case = {
+        "kind": "lif",
+        "decay": (0.0, 0),
+        "leak": (0.0, 0),
+        "threshold": (1e5, HIGH),
+        "reset": "subtract",
+        "saturate": False,
+    }
     test = NeuronTest([case], "i32", 32)
     test.check(Kernel(tmp_path, test.text, test.arguments, test.tables), [np.full(SIZE, LOW, np.int32)])
 
@@ -368,10 +386,22 @@ def test_neurons_by_the_other_printer(tmp_path: Path, element: str) -> None:
 def test_neurons_of_any_rank(tmp_path: Path) -> None:
     shape = (2, 3, 4)
     decay = np.linspace(0, 1, 24, dtype=np.float32)
-    arguments = [Argument("v", shape, "f32", "state"), Argument("x", shape, "f32", "state"), Argument("out", (24,), "f32", "output")]
+    arguments = [
+        Argument("v", shape, "f32", "state"),
+        Argument("x", shape, "f32", "state"),
+        Argument("out", (24,), "f32", "output"),
+    ]
 
     def body(module: Any, v: Any, x: Any, out: Any) -> None:
-        dialect.li(x, v, decay=dialect.weight(module, "decay"), leak=(0.0, 0), saturate=False, product_bits=32, loc="li (LI 2x3x4)")
+        dialect.li(
+            x,
+            v,
+            decay=dialect.weight(module, "decay"),
+            leak=(0.0, 0),
+            saturate=False,
+            product_bits=32,
+            loc="li (LI 2x3x4)",
+        )
         dialect.output(v, out, loc="out (Output)")
 
     kernel = Kernel(tmp_path, build("f32", arguments, {"decay": decay}, body), arguments, {"decay": decay})
@@ -392,7 +422,11 @@ def test_output_has_no_negative_zero(tmp_path: Path) -> None:
 
 
 def test_copies_and_init(tmp_path: Path) -> None:
-    arguments = [Argument("kept", (2, 2), "i8", "state"), Argument("in", (4,), "i8", "input"), Argument("out", (4,), "i8", "output")]
+    arguments = [
+        Argument("kept", (2, 2), "i8", "state"),
+        Argument("in", (4,), "i8", "input"),
+        Argument("out", (4,), "i8", "output"),
+    ]
 
     def body(module: Any, **a: Any) -> None:
         dialect.output(a["kept"], a["out"], loc="out (Output)")
@@ -414,7 +448,12 @@ def test_nothing_of_the_snn_dialect_is_left() -> None:
 
 def test_parameters_of_one_cost_nothing() -> None:
     """Decay 1, decay 0, leak 0 and gain 1 have no arithmetic."""
-    arguments = [Argument("v", (2,), "f32", "state"), Argument("w", (2,), "i32", "state"), Argument("in", (2,), "f32", "input"), Argument("ii", (2,), "i32", "input")]
+    arguments = [
+        Argument("v", (2,), "f32", "state"),
+        Argument("w", (2,), "i32", "state"),
+        Argument("in", (2,), "f32", "input"),
+        Argument("ii", (2,), "i32", "input"),
+    ]
 
     def body(module: Any, **a: Any) -> None:
         flags = {"saturate": False, "product_bits": 64}

@@ -14,7 +14,7 @@ from support import CORPUS, chain, lif, needs_corpus, terminal, write_nir
 from snn_builder.errors import Findings, Refused, SnnError, Unreadable
 from snn_builder.network import Linear, Neuron
 from snn_builder.nodes import SUPPORTED
-from snn_builder.read import read
+from snn_builder.reader import read
 
 
 def refusal(path: Path, kind: type[SnnError] = Refused) -> str:

@@ -11,7 +11,7 @@ import pytest
 from support import terminal, write_nir
 
 from snn_builder.errors import Findings, Refused
-from snn_builder.read import read
+from snn_builder.reader import read
 from snn_builder.schedule import Schedule, schedule
 
 NEURON = {"type": "IF", "r": np.ones(1), "v_threshold": np.ones(1)}

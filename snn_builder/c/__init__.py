@@ -48,11 +48,21 @@ def emit_c(text: str, file: str = "") -> str:
     with new_context() as context:
         try:
             module = parse(text, context)
+            _require_lowered(module)
         except InvalidModule as error:
             problem = f"not a lowered module: {error.first_line()}"
             raise Unreadable(file, "", problem, "make it with `python -m snn_builder lower`") from None
         to_emitc(module)
         return _Unit(module).print()
+
+
+def _require_lowered(module: ir.Module) -> None:
+    for key in ("snn.name", "snn.mode", "snn.generator"):
+        if key not in module.operation.attributes:
+            raise InvalidModule(f"it has no attribute {key}")
+    left = next((op.name for op in walk(module.operation) if op.name.startswith("snn.")), None)
+    if left:
+        raise InvalidModule(f"{left} is still in it")
 
 
 class _Unit:
@@ -102,7 +112,8 @@ class _Unit:
     def _declaration(self, op: ir.Operation) -> str:
         """A constant array, whose values are in another file."""
         attributes = op.attributes
-        if not all(key in attributes for key in ("extern_specifier", "const_specifier")) or "initial_value" in attributes:
+        declared = all(key in attributes for key in ("extern_specifier", "const_specifier"))
+        if not declared or "initial_value" in attributes:
             raise InvalidModule(f"{op.location}: @{_symbol(op)} is not a constant that is defined elsewhere")
         type_ = ir.TypeAttr(attributes["type"]).value
         comment = comment_of(op.location)
@@ -156,6 +167,8 @@ class _Unit:
             type_ = f"{self._name}_{role}_t" if only else C_TYPES[element_type(argument.type)]
             const = "const " if role == "input" else ""
             parameters.append(_Parameter(name, f"{const}{type_} *{name}", _is_used(argument)))
+        if len({p.name for p in parameters}) < len(parameters):
+            raise InvalidModule(f"{op.location}: two parameters have one name")
         texts = [f"state->{name}" if role == "state" else name for name, role in zip(names, roles, strict=True)]
         return parameters, texts
 

@@ -56,7 +56,7 @@ def _bits(type_: str) -> tuple[int, int]:
 
 
 def _signed(type_: str) -> bool:
-    return type_.startswith("i") and type_ != "i1" or type_ == "ptrdiff_t"
+    return (type_.startswith("i") and type_ != "i1") or type_ == "ptrdiff_t"
 
 
 def _narrow(type_: str) -> bool:
@@ -159,16 +159,17 @@ def binary(operator: str, left: Expr, right: Expr, type_: str) -> Expr:
     """Arithmetic in a type: C's conversions must give that type, so one operand at least keeps its cast to it."""
     if operator == "&" and _narrow(type_):
         return _narrow_mask(left, right, type_)
-    if operator not in ("<<", ">>"):
+    if operator not in ("<<", ">>") and _signed(type_):  # of unsigned ones GCC complains even where nothing changes
         if right.inner is not None and left.typed and _widens(right.inner.type, type_):
             right = right.inner
         elif left.inner is not None and right.typed and _widens(left.inner.type, type_):
             left = left.inner
+    if operator not in ("<<", ">>"):
         if operator in "+-" and right.literal is not None and right.literal < 0 and right.text.startswith("-"):
             operator, right = "-" if operator == "+" else "+", literal(-right.literal, type_)
     else:
         right = index(right)
-    if not (left.typed or right.typed and operator not in ("<<", ">>")):
+    if not left.typed and (not right.typed or operator in ("<<", ">>")):
         left = Expr(f"({C_TYPES[type_]}){left.within(UNARY)}", type_, UNARY, reads=left.reads)
     result = _joined(operator, left, right, type_)
     if not _narrow(type_):

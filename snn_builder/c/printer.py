@@ -16,7 +16,18 @@ from mlir import ir
 
 from ..dialect import InvalidModule, walk
 from .expression import (
-    ATOM, C_TYPES, UNARY, Expr, binary, cast, comparison, conditional, implicit, index, is_float, literal, unary,
+    C_TYPES,
+    UNARY,
+    Expr,
+    binary,
+    cast,
+    comparison,
+    conditional,
+    implicit,
+    index,
+    is_float,
+    literal,
+    unary,
 )  # fmt: skip
 
 LONGEST = 90
@@ -33,9 +44,12 @@ _BINARY = {
 _UNARY = {"unary_minus": "-", "unary_plus": "+", "bitwise_not": "~", "logical_not": "!"}
 _COMPARISONS = ["==", "!=", "<", "<=", ">", ">="]
 _KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
-    "false asm typeof main".split()
+    re.findall(
+        r"\w+",
+        """auto break case char const continue default do double else enum extern float for goto if inline int long
+        register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+        bool true false asm typeof main""",
+    )
 )
 
 
@@ -225,7 +239,8 @@ class FunctionPrinter:
                 types = [element_type(value.type) for value in op.operands]
                 texts = [implicit(e, t).text for e, t in zip(operands, types, strict=True)]
                 callee = self._symbols[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
-                return Expr(f"{callee}({', '.join(texts)})", type_, reads=frozenset().union(*(e.reads for e in operands)))
+                reads = frozenset[str]().union(*(e.reads for e in operands))
+                return Expr(f"{callee}({', '.join(texts)})", type_, reads=reads)
         except (ValueError, KeyError, IndexError) as error:
             raise InvalidModule(f"{op.location}: {op.name} cannot be printed as C: {error}") from error
         raise InvalidModule(f"{op.location}: {op.name} cannot be printed as C")

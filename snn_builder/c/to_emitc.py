@@ -15,9 +15,8 @@ from ..dialect import InvalidModule, walk
 
 def to_emitc(module: ir.Module) -> None:
     """Converts a module in place; raises InvalidModule if anything is left that is not emitc."""
-    passes = PassManager.parse(
-        "builtin.module(canonicalize, func.func(convert-linalg-to-loops), lower-affine, canonicalize, cse)", module.context
-    )
+    to_loops = "canonicalize, func.func(convert-linalg-to-loops), lower-affine, canonicalize, cse"
+    passes = PassManager.parse(f"builtin.module({to_loops})", module.context)
     passes.add(plain_operators, name="plain-operators")
     passes.add("convert-to-emitc")
     try:
@@ -28,6 +27,15 @@ def to_emitc(module: ir.Module) -> None:
     left = {op.name for op in walk(module.operation) if not op.name.startswith("emitc.")} - {"builtin.module"}
     if left:
         raise InvalidModule(f"no conversion to C for {', '.join(sorted(left))}")
+    _erase_unused(module)
+
+
+def _erase_unused(module: ir.Module) -> None:
+    """The conversion leaves values that nothing uses; in C they would be locals that a compiler warns about."""
+    pure = {f"emitc.{name}" for name in ("cast", "cmp", "conditional", "constant", "expression", "load", "subscript")}
+    for op in reversed(list(walk(module.operation))):
+        if op.name in pure and not any(True for _ in op.result.uses):
+            op.erase()
 
 
 def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
@@ -104,7 +112,7 @@ def _below(count: ir.Value, width: int) -> bool:
         return 0 <= int(ir.IntegerAttr(op.attributes["value"]).value) < width
     if op.name == "arith.andi":
         return any(_below(operand, width) for operand in op.operands if _is_constant(operand))
-    return op.name in ("arith.extsi", "arith.extui") and _below(op.operands[0], width) and not _is_constant(op.operands[0])
+    return op.name in ("arith.extsi", "arith.extui") and _below(op.operands[0], width)
 
 
 def _is_constant(value: ir.Value) -> bool:

@@ -45,16 +45,14 @@ layer's loops in C; it must not read like a C identifier, because a NameLoc that
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from typing import Any, NamedTuple, TypeAlias
 
 from mlir import ir
 from mlir.dialects import arith, func, irdl, linalg, memref
 
-from .checks import InvalidModule, verify, walk
+from .checks import InvalidModule, irdl_text, verify, walk
 
 __all__ = [
     "Argument", "InvalidModule", "Parameter", "buffer", "clear", "copy", "cubali", "cubalif", "declare", "emit",
@@ -64,12 +62,6 @@ __all__ = [
 
 Parameter: TypeAlias = "ir.Value | tuple[float, int]"
 """A neuron parameter: one value for all neurons, as (float, int), or a 1-D table with one element per neuron."""
-
-
-@functools.cache
-def irdl_text() -> str:
-    """The dialect's definition in IRDL, as `mlir-opt --irdl-file=` reads it too."""
-    return resources.files(__package__).joinpath("snn.irdl.mlir").read_text(encoding="utf-8")
 
 
 def load(context: ir.Context) -> None:

@@ -22,11 +22,16 @@ class InvalidModule(Exception):
 
 
 @functools.cache
+def irdl_text() -> str:
+    """The dialect's definition in IRDL, as `mlir-opt --irdl-file=` reads it too."""
+    return resources.files(__package__).joinpath("snn.irdl.mlir").read_text(encoding="utf-8")
+
+
+@functools.cache
 def _layout() -> dict[str, list[tuple[str, bool]]]:
     """Operation name -> its operands in order, each as (name, is a single value), taken from the IRDL file."""
-    text = resources.files(__package__).joinpath("snn.irdl.mlir").read_text(encoding="utf-8")
     layout = {}
-    for name, body in re.findall(r"irdl\.operation @(\w+) \{(.*?)\n  \}", text, re.DOTALL):
+    for name, body in re.findall(r"irdl\.operation @(\w+) \{(.*?)\n  \}", irdl_text(), re.DOTALL):
         listed = re.search(r"irdl\.operands\((.*?)\)", body, re.DOTALL)
         parts = (part.split() for part in listed.group(1).split(",")) if listed is not None else ()
         layout[f"snn.{name}"] = [(p[0].rstrip(":"), len(p) == 2) for p in parts]

@@ -11,8 +11,8 @@ import sys
 from ..boards import Board, either, load
 from ..errors import Unreadable
 from ..files import write
-from ..image import read
-from .core import LIMIT, Emulator, Result
+from ..image import Image, read
+from .core import LIMIT, PAGE, Emulator, Result
 from .counter import HOOKS
 from .devices import Bytes, Stdin
 from .machine import describe
@@ -47,10 +47,10 @@ def run(
 ) -> Result:
     """Runs an image on the machine of a board, to its end.
 
-    `ram`: the size of RAM, as a value of the board's option ("128k") or in bytes; by default the option's default.
-    `input`: what the UART receives. `limit`: how many instructions it may take. `seed`: of the noise in RAM. `hook`:
-    what counts, "c", "python" or "auto". Raises `Refused` (place in the program, what it did that hardware would not
-    take) and `Unreadable`.
+    `ram`: the size of RAM, as a value of the board's option ("128k") or in bytes; by default what the image was linked
+    for, as the linker symbol of that option says. `input`: what the UART receives. `limit`: how many instructions it
+    may take. `seed`: of the noise in RAM. `hook`: what counts, "c", "python" or "auto". Raises `Refused` (place in the
+    program, what it did that hardware would not take) and `Unreadable`.
     """
     result = emulator(board, elf, ram=ram, input=input, limit=limit, seed=seed, hook=hook).run()
     assert result is not None
@@ -59,22 +59,28 @@ def run(
 
 def _emulator(board: Board, elf: str | os.PathLike[str], ram: str | None, **settings: object) -> Emulator:
     machine = describe(board)
-    return Emulator(machine, read(elf), _ram_size(board, machine.ram_size, ram), **settings)  # type: ignore[arg-type]
+    image = read(elf)
+    return Emulator(machine, image, _ram_size(board, machine.ram_size, ram, image), **settings)  # type: ignore[arg-type]
 
 
-def _ram_size(board: Board, described: int | str, chosen: str | None) -> int:
+def _ram_size(board: Board, described: int | str, chosen: str | None, image: Image) -> int:
     option = board.options[described] if isinstance(described, str) else None
-    if chosen is None:
-        return option.values[option.default] if option is not None else int(described)
-    if option is not None and chosen in option.values:
-        return option.values[chosen]
-    names = tuple(option.values) if option is not None else ()
-    try:
-        size = int(chosen, 0)
-    except ValueError:
-        raise Unreadable("", "", f"--ram {chosen} is no size", "use " + either(*names, "a number of bytes")) from None
-    if size <= 0 or size % 0x1000:
-        raise Unreadable("", "", f"--ram {chosen} is not a multiple of 4096 bytes", "pass a larger or rounder size")
+    values = option.values if option is not None else {}
+    if chosen is not None and chosen in values:
+        size = values[chosen]
+    elif chosen is not None:
+        try:
+            size = int(chosen, 0)
+        except ValueError:
+            remedy = "use " + either(*values, "a number of bytes")
+            raise Unreadable("", "", f"--ram {chosen} is no size", remedy) from None
+    elif option is None:
+        size = int(described)
+    else:
+        linked = image.symbol(option.defsym) if option.defsym else None
+        size = values[option.default] if linked is None else linked
+    if size <= 0 or size % PAGE:
+        raise Unreadable("", "", f"a RAM of {size} bytes is no multiple of {PAGE}", "pass another size with --ram")
     return size
 
 
@@ -82,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `python -m snn_builder emulate`."""
     parser.add_argument("board", metavar="BOARD_DIR", help="directory with board.py")
     parser.add_argument("elf", metavar="ELF", help="the image")
-    parser.add_argument("--ram", metavar="N", help="size of RAM: a value of the board's option, or bytes")
+    parser.add_argument("--ram", metavar="N", help="size of RAM, where it is not what the image was linked for")
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help="instructions it may take (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the noise in RAM (0)")
     parser.add_argument("--hook", choices=HOOKS, default="auto", help="what counts: C where there is a compiler")

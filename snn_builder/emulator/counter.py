@@ -174,7 +174,7 @@ def _library() -> ctypes.CDLL:
 def _compile(target: Path) -> None:
     found = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
     compiler = [found] if found else [sys.executable, "-m", "ziglang", "cc"]
-    command = [*compiler, "-O2", "-g0", "-shared", "-fPIC", "-o", str(target), str(SOURCE)]
+    command = [*compiler, "-O2", "-g0", "-shared", "-fPIC", "-nostdlib", "-o", str(target), str(SOURCE)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")

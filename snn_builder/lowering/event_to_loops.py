@@ -224,20 +224,13 @@ class _ExactNeuron(_Neuron):
 
     def integrate(self, name: str, decay: str, state: ir.Value, x: ir.Value, leak: str = "") -> ir.Value:
         """The new state. The range that shows that no clamp is needed holds for each partial sum too."""
-        if not self._clamp:
-            self._wide, wide = self._type, self._wide
-            terms = [self._product(wide, decay, state), x, self.parameter(leak) if leak else None]
-            first, *rest = [term for term in terms if term is not None]
-            for term in rest:
-                first = add(first, term)
-            return named(first, name) if rest else first
-        return super().integrate(name, decay, state, x, leak)
-
-    def _product(self, wide: ir.Type, decay: str, state: ir.Value) -> ir.Value | None:
-        self._wide, narrow = wide, self._wide
-        value = self._decayed(decay, state)
-        self._wide = narrow
-        return value
+        if self._clamp:
+            return super().integrate(name, decay, state, x, leak)
+        terms = [self._decayed(decay, state), x, self.parameter(leak) if leak else None]
+        total, *rest = [term for term in terms if term is not None]
+        for term in rest:
+            total = add(total, term)
+        return named(total, name) if rest else total
 
 
 class _Layer:

@@ -82,7 +82,7 @@ def select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def shift_left(a: ir.Value, count: int, *, wrap: bool = False) -> ir.Value:
-    """Integer a * 2^count, which is known to fit unless `wrap`. A multiplication: C's << is not for negative numbers."""
+    """Integer a * 2^count, which is known to fit unless `wrap`. Multiplied: C's << is not for negative numbers."""
     bits = width(a)
     wrap = wrap or count >= bits - 1  # the factor itself is not a positive number of that width
     factor = (1 << count) % (1 << bits)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from mlir import ir
-from mlir.dialects import func, linalg
+from mlir.dialects import linalg
 from mlir.passmanager import ExternalPass
 from mlir.rewrite import PatternRewriter, RewritePatternSet, walk_and_apply_patterns
 

@@ -59,7 +59,7 @@ def add_firmware(env: Any) -> None:
                 action=action(env, "LINK", "$SNN_LINK -o $TARGET $SNN_LINKFLAGS $SOURCES $SNN_LIBS"), suffix=".elf"
             ),
             "SnnRunImage": SCons.Builder.Builder(
-                action=action(env, "RUN", f"{SNN} run ${{TARGET.dir}} -- $SNN_RUNNER", "${TARGET.dir}")
+                action=action(env, "RUN", f"{SNN} run ${{TARGET.dir}} $SNN_RUN_FLAGS -- $SNN_RUNNER", "${TARGET.dir}")
             ),
             "SnnCompilerRt": SCons.Builder.Builder(
                 action=action(
@@ -180,6 +180,7 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
             *script,
         ],
         SNN_LIBS=[*board.libs, *toolchain.libs],
+        SNN_RUN_FLAGS=["--instructions"] if board.run == "emulator" else [],
         SNN_RUNNER=["$SNN_PYTHON", "-m", "snn_builder", "emulate", str(board.path)] if board.run == "emulator" else [],
     )
     copy.Append(SNN_RUNNER=["${SOURCES[0]}"])

@@ -75,7 +75,7 @@ def keep_signatures_in_build(env: Any) -> None:
 
 
 class StageFailed(SCons.Errors.BuildError):  # type: ignore[misc]
-    """A command failed. SCons ends with 2 for everything; this ends it with the command's: 1 refused, 2 unreadable."""
+    """A command failed. SCons ends with 2 for everything; this ends it with the command's own status."""
 
     def __init__(self, status: int) -> None:
         self._status = status
@@ -83,11 +83,11 @@ class StageFailed(SCons.Errors.BuildError):  # type: ignore[misc]
 
     @property
     def exitstatus(self) -> int:
-        return self._status if self._status in (1, 2) else 1
+        return self._status if 0 < self._status < 128 else 1
 
     @exitstatus.setter
     def exitstatus(self, value: int) -> None:
-        pass
+        pass  # SCons sets 2
 
 
 def _ending_with_its_status(spawn: Callable[..., int]) -> Callable[..., int]:

@@ -3,14 +3,9 @@
 
 from __future__ import annotations
 
-import os
-
 from ..errors import Findings, Refused
-from ..files import write_all
 from ..names import CNames
 from ..network import Conv, Delay, Flatten, Pool, Scale, Threshold
-from ..options import Options
-from ..pipeline import compile_network
 from ..program import Program
 from ..ranges import analyse
 from .header import header_text
@@ -20,25 +15,6 @@ from .report import report_text
 from .weights import weights_text
 
 NOT_YET = (Conv, Pool, Scale, Flatten, Threshold, Delay)
-
-
-def export(
-    path: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    options: Options | None = None,
-    findings: Findings | None = None,
-) -> None:
-    """Writes `N.mlir`, `N.h`, `N_weights.c` and `N.json` into the directory `out`, all or none. Raises `Unreadable` or `Refused`."""
-    options = options or Options()
-    findings = Findings(path) if findings is None else findings
-    write_all(out, texts(compile_network(path, options, findings), findings))
-
-
-def to_mlir(path: str | os.PathLike[str], quantize: bool = False, **options: object) -> str:
-    """The network as text in the snn dialect; `options` as in `Options`."""
-    findings = Findings(path)
-    chosen = Options(quantize=quantize, **options)  # type: ignore[arg-type]
-    return texts(compile_network(path, chosen, findings), findings)[f"{chosen.name}.mlir"]
 
 
 def texts(program: Program, findings: Findings) -> dict[str, str]:
