@@ -12,7 +12,7 @@ from ..dialect import InvalidModule, new_context, parse, walk
 from ..errors import Unreadable
 from .expression import C_TYPES
 from .helpers import HELPERS
-from .printer import FunctionPrinter, comment_of, dimensions, element_type, name_of
+from .printer import UNROLLED, FunctionPrinter, comment_of, dimensions, element_type, name_of
 from .to_emitc import to_emitc
 
 __all__ = ["INTERFACE", "emit_c"]
@@ -33,6 +33,18 @@ _FLOAT_GUARDS = """\
 #endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#endif
+"""
+
+
+_UNROLL = """\
+/* Eight rounds as straight code: what they index can then live in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 8")
+#else
+#define UNROLLED
 #endif
 """
 
@@ -85,7 +97,9 @@ class _Unit:
     def print(self) -> str:
         declarations = [self._declaration(op) for op in self._globals]
         functions = [self._function(op) for op in self._functions]
+        uses_unroll = any(UNROLLED.upper() in f for f in functions)
         blocks = [self._preamble(any(re.search(r"\b(bool|true|false)\b", f) for f in functions))]
+        blocks += [_UNROLL] if uses_unroll else []
         blocks += ["\n".join(declarations) + "\n"] if declarations else []
         return "\n".join([*blocks, *functions])
 

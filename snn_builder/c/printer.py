@@ -30,6 +30,9 @@ from .expression import (
     unary,
 )  # fmt: skip
 
+UNROLLED = "unrolled"
+"""The name of a loop that compilers are asked to unroll, and its macro in capitals."""
+
 LONGEST = 90
 """An expression beyond that many characters gets a local of its own, so that a line can be read."""
 
@@ -115,6 +118,7 @@ class FunctionPrinter:
         self._values: dict[ir.Value, Expr] = {}
         self._pending: dict[ir.Value, Expr] = {}  # used once, later in the same block
         self._places: dict[ir.Value, _Place] = {}
+        self._rows: dict[tuple[ir.Value, ir.Value], str] = {}  # pointers to a block of an array of rank 3
         for argument, text in zip(self._block.arguments, arguments, strict=True):
             self._scopes[0].add(text)
             if dimensions(argument.type):
@@ -350,7 +354,10 @@ class FunctionPrinter:
                 self._local(value, expression)
                 expression = self._values[value]
             texts.append(expression)
-        text = self._places[array].text + "".join(f"[{index(e).text}]" for e in texts)
+        rows = self._rows.get((array, indices[0]))
+        if rows is not None:
+            texts = texts[1:]
+        text = (rows or self._places[array].text) + "".join(f"[{index(e).text}]" for e in texts)
         reads = self._places[array].reads.union(*(e.reads for e in texts))
         self._places[op.result] = _Place(text, element_type(op.result.type), reads)
 
@@ -384,6 +391,7 @@ class FunctionPrinter:
     def _print_for(self, op: ir.Operation) -> None:
         lower, upper, step = (self._bound(op, value) for value in op.operands)
         self._settle()
+        rows = self._row_pointers(op)
         block = op.regions[0].blocks[0]
         counter = block.arguments[0]
         type_ = element_type(counter.type)
@@ -393,10 +401,32 @@ class FunctionPrinter:
             self._values[counter] = Expr(name, type_)
             advance = f"{name}++" if step.literal == 1 else f"{name} += {step.text}"
             self._depth -= 1
+            if name_of(op.location) == UNROLLED:
+                self._emit(UNROLLED.upper())
             self._emit(f"for ({C_TYPES[type_]} {name} = {lower.text}; {name} < {upper.within(10)}; {advance}) {{")
             self._depth += 1
             self._statements([o.operation for o in block.operations])
         self._emit("}")
+        for key in rows:
+            del self._rows[key]
+
+    def _row_pointers(self, loop: ir.Operation) -> list[tuple[ir.Value, ir.Value]]:
+        """Blocks of weights that a loop stays in get a pointer, or compilers compute the block's place in each round."""
+        made = []
+        for op in loop.regions[0].blocks[0].operations:
+            if op.operation.name != "emitc.subscript" or len(op.operation.operands) != 4:
+                continue
+            array, block, *_ = op.operation.operands
+            expression = self._values.get(block)
+            if array.owner.operation.name != "emitc.get_global" or expression is None or (array, block) in self._rows:
+                continue
+            place = self._places[array]
+            inner = re.findall(r"(\d+)x", str(array.type))[2]
+            name = self._unique("rows")
+            self._emit(f"const {C_TYPES[place.type]} (*const {name})[{inner}] = {place.text}[{index(expression).text}];")
+            self._rows[array, block] = name
+            made.append((array, block))
+        return made
 
     def _bound(self, loop: ir.Operation, value: ir.Value) -> Expr:
         """A bound of a loop. C evaluates it again in each round, so it must be something that does not change."""

@@ -24,6 +24,9 @@ FLUSH = 257
 
 LANES = 0x00FF00FF
 BIAS = 128
+UNROLLED = "unrolled"
+"""The location of a loop that C compilers are asked to unroll."""
+
 ANY_OF_FOUR = "any_of_four"
 """A helper function of snn_builder.c: is one of four int8 not 0?"""
 
@@ -70,10 +73,10 @@ def _index(value: int) -> ir.Value:
 
 
 @contextmanager
-def _loop(first: ir.Value | int, end: ir.Value | int, step: int = 1, name: str = "") -> Iterator[ir.Value]:
-    """for (i = first; i < end; i += step)"""
+def _loop(first: ir.Value | int, end: ir.Value | int, step: int = 1, *, unrolled: bool = False) -> Iterator[ir.Value]:
+    """for (i = first; i < end; i += step). `unrolled`: in C too, so that what it indexes can live in registers."""
     bounds = [_index(bound) if isinstance(bound, int) else bound for bound in (first, end)]
-    loop = scf.ForOp(*bounds, _index(step))
+    loop = scf.ForOp(*bounds, _index(step), loc=ir.Location.name(UNROLLED) if unrolled else None)
     with ir.InsertionPoint(loop.body):
         yield loop.induction_variable
         scf.YieldOp([])
@@ -268,7 +271,7 @@ class _Layer:
         sums = [gather.sums(block, count) for gather in self.gathers]
         width = self.gathers[0].width
         first = None if width >= self.n else named(arith.MulIOp(block, _index(width)).result, "first")
-        with _loop(0, count) as k:
+        with _loop(0, count, unrolled=self.gathers[0].packed) as k:
             o = k if first is None else add_index(first, k)
             self.values.clear()
             for gather, array in zip(self.gathers, sums, strict=True):
@@ -385,7 +388,7 @@ class _Gather:
                 yield _listed(self.events, k, "input")
 
     def _clear(self, sums: ir.Value, count: int) -> None:
-        with _loop(0, count) as k:
+        with _loop(0, count, unrolled=self.packed) as k:
             _store(constant(self.type, 0), sums, k)
 
     def _add_rows(self, sums: ir.Value, block: ir.Value, count: int, graded: bool) -> None:
@@ -402,7 +405,7 @@ class _Gather:
         self._clear(sums, self.width)
         with self._each() as i:
             x = named(resize(_load(self.x, i), self.type), "value")
-            with _loop(0, self.words) as q:
+            with _loop(0, self.words, unrolled=True) as q:
                 word = named(_load(self.w, block, i, q), "w")
                 first = arith.MulIOp(q, _index(4)).result
                 for lane in range(4):
