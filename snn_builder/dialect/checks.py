@@ -197,8 +197,8 @@ def _event(o: _Op) -> None:
 
 
 _IN_EVENT = frozenset(
-    ["memref.alloca", "omp.terminator"]
-    + [f"snn.{name}" for name in "gather rescale sum gain li lif cubali cubalif output emit".split()]
+    ["memref.alloca", "omp.terminator", "snn.gather", "snn.emit", "snn.rescale", "snn.sum", "snn.gain", "snn.output"]
+    + ["snn.li", "snn.lif", "snn.cubali", "snn.cubalif"]
 )
 
 

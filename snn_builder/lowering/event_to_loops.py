@@ -30,6 +30,9 @@ UNROLLED = "unrolled"
 ANY_OF_FOUR = "any_of_four"
 """A helper function of snn_builder.c: is one of four int8 not 0?"""
 
+UPPER_PRODUCT = "upper_product"
+"""A helper function of snn_builder.c: (a * b) >> 32."""
+
 
 class EventToLoops:
     """The pass: `PassManager.add(EventToLoops(), name="event-to-loops")`, on a module."""
@@ -54,7 +57,7 @@ class EventToLoops:
 
 
 def _helpers(module: ir.Operation) -> set[str]:
-    return {name for name in (ANY_OF_FOUR,) if _calls(module, name)}
+    return {name for name in (ANY_OF_FOUR, UPPER_PRODUCT) if _calls(module, name)}
 
 
 def _walk_calls(module: ir.Operation, name: str) -> Iterator[ir.Operation]:
@@ -188,9 +191,12 @@ def _events(op: _Op) -> None:
 
     words = n // 4 * 4 if str(element) == "i8" and n >= 8 else 0
     if words:
-        with _loop(0, words, 4) as i, _if(func.CallOp([integer(1)], ANY_OF_FOUR, [x, i]).results[0]):
-            with ir.Location.unknown(), _loop(i, add_index(i, 4)) as j:
-                one(j)
+        with (
+            _loop(0, words, 4) as i,
+            _if(func.CallOp([integer(1)], ANY_OF_FOUR, [x, i]).results[0]),
+            _loop(i, add_index(i, 4)) as j,
+        ):
+            one(j)
     if words < n:
         with _loop(words, n) as i:
             one(i)
@@ -222,8 +228,17 @@ class _ExactNeuron(_Neuron):
     """The formulas of a quantised network, where 0 <= decay <= 2^d_scale: a decayed state fits its own width again."""
 
     def _decayed(self, decay: str, state: ir.Value) -> ir.Value | None:
-        value = super()._decayed(decay, state)
-        return value if value is None else resize(value, self._type)
+        """decay * state >> d_scale. Where a 32-bit product will not do, the upper half of a 64-bit one is a single
+        instruction on most cores; so with the factor f = decay - 1 or decay: (s * f) >> d = (s * (f << (32 - d))) >> 32."""
+        one = 1 << self._op.integer("d_scale")
+        d = 0 if decay in self._tables else int(self._op.uniform(decay, self._type))
+        if not 0 < d < one or (not self._clamp and self._op.integer("product_bits") == 32):
+            value = super()._decayed(decay, state)
+            return value if value is None else resize(value, self._type)
+        factor = d if d < one // 2 else d - one
+        shifted = constant(self._type, factor * ((1 << 32) // one))
+        high = func.CallOp([self._type], UPPER_PRODUCT, [state, shifted]).results[0]
+        return high if factor == d else add(state, high)
 
     def integrate(self, name: str, decay: str, state: ir.Value, x: ir.Value, leak: str = "") -> ir.Value:
         """The new state. The range that shows that no clamp is needed holds for each partial sum too."""
@@ -247,6 +262,7 @@ class _Layer:
         self.steps = [each for each in body if each.name not in ("memref.alloca", "omp.terminator")]
         self.gathers = [_Gather(each, self.n) for each in self.steps if each.name == "snn.gather"]
         self.values: dict[ir.Value, ir.Value] = {}
+        self.resets: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}  # by spikes: the state, and what it becomes
         self.o: ir.Value | None = None
 
     def lower(self) -> None:
@@ -289,9 +305,16 @@ class _Layer:
             elif step.name == "snn.emit":
                 emit = _Op(step)
                 with _if(_condition(self.read(emit.one("spikes")))):
+                    if emit.one("spikes") in self.resets:
+                        v, reset = self.resets[emit.one("spikes")]
+                        _store(reset, v, o)
                     _append(emit.one("events"), emit.one("count"), o)
             else:
                 _LOWERINGS[step.name.removeprefix("snn.")](_Scalar(step, self))
+
+    def emits(self, spikes: ir.Value) -> bool:
+        """Are these spikes listed?"""
+        return any(step.name == "snn.emit" and _Op(step).one("spikes") == spikes for step in self.steps)
 
     def read(self, array: ir.Value) -> ir.Value:
         """The element of an array at the output at hand."""
@@ -317,7 +340,12 @@ class _Scalar(_Op):
     def elementwise(
         self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], body: Body, tables: Sequence[ir.Value] = ()
     ) -> None:
-        results = body(*(self.layer.read(array) for array in (*inputs, *tables, *outputs)))
+        results = list(body(*(self.layer.read(array) for array in (*inputs, *tables, *outputs))))
+        after = results[-2] if len(results) > 1 else None
+        if after is not None and self.layer.emits(outputs[-1]) and after.owner.name == "arith.select":
+            # There is a branch for the list anyway: the reset goes into it.
+            _, reset, results[-2] = after.owner.operands
+            self.layer.resets[outputs[-1]] = (outputs[-2], reset)
         for array, value in zip(outputs, results, strict=True):
             self.layer.write(array, value)
 
