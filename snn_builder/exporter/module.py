@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import __version__, dialect
+from ..dialect import event
 from ..errors import Findings
 from ..names import CNames, printable
 from ..network import Conv, Delay, Flatten, Linear, Neuron, Pool, Scale, Shape, Terminal, Threshold, size
@@ -105,7 +106,7 @@ class _Step:
                 dialect.copy(self.value[name], self.previous[name], loc=_loc(name, "kept for the next step"))
             elif when == "list":
                 events, count = self._state(name, "events"), self._state(name, "count")
-                dialect.events(self.value[name], events, count, loc=_loc(name, "kept for the next step"))
+                event.events(self.value[name], events, count, loc=_loc(name, "kept for the next step"))
 
     # -- Arrays
 
@@ -119,7 +120,7 @@ class _Step:
             number = "i8" if self.integer else "f32"
             spikes = self._buffer(name, "{}_prev", size(neuron.output_shape), number)
             events, count = self._state(name, "events"), self._state(name, "count")
-            dialect.spread(events, count, spikes, loc=_loc(name, "last step's spikes"))
+            event.spread(events, count, spikes, loc=_loc(name, "last step's spikes"))
             return spikes
         if self.layout.feedback[name] == "late":
             return self._state(name, "prev")

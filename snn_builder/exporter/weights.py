@@ -41,24 +41,18 @@ def _declaration(name: str, constant: Constant) -> str:
 
 
 def _initialiser(constant: Constant) -> str:
-    columns = COLUMNS[constant.element]
-    if len(constant.shape) == 1:
-        return "{\n" + _rows(constant.values, constant.element, columns, "    ") + "\n}"
-    if len(constant.shape) == 3 and constant.shape[2] <= columns:
-        return "{\n" + ",\n".join(_block(block, constant.element) for block in constant.values) + "\n}"
-    rows = (
-        f"    {{\n{_rows(row, constant.element, columns, '     ')}\n    }}"
-        for row in constant.values.reshape(-1, constant.shape[-1])
-    )
-    return "{\n" + ",\n".join(rows) + "\n}"
+    return _braces(constant.values, constant.element, "")
 
 
-def _block(block: Array, element: str) -> str:
-    """Short rows, several to a line."""
-    rows = ("{" + ", ".join(_literals(row, element)) + "}" for row in block)
-    per_line = max(1, COLUMNS[element] // block.shape[1])
-    lines = iter(lambda: list(itertools.islice(rows, per_line)), [])
-    return "    {\n" + ",\n".join("     " + ", ".join(line) for line in lines) + "\n    }"
+def _braces(values: Array, element: str, indent: str) -> str:
+    """One pair of braces per dimension: compilers warn where some are left out."""
+    if values.ndim == 1:
+        return f"{indent}{{\n{_rows(values, element, COLUMNS[element], indent + '    ')}\n{indent}}}"
+    if values.ndim == 2 and values.shape[1] <= COLUMNS[element] // 2:  # short rows, several to a line
+        rows = ("{" + ", ".join(_literals(row, element)) + "}" for row in values)
+        lines = iter(lambda: list(itertools.islice(rows, COLUMNS[element] // values.shape[1])), [])
+        return f"{indent}{{\n" + ",\n".join(f"{indent}    " + ", ".join(line) for line in lines) + f"\n{indent}}}"
+    return f"{indent}{{\n" + ",\n".join(_braces(part, element, indent + " ") for part in values) + f"\n{indent}}}"
 
 
 def _rows(values: Array, element: str, columns: int, indent: str) -> str:

@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import memref
 from mlir.passmanager import ExternalPass
 
-from .. import dialect
+from ..dialect import event as event_form
 from ..dialect.checks import operands
 
 # Operations that treat each of their n outputs for itself, and the operands that they write.
@@ -23,6 +23,8 @@ _ELEMENTWISE = {
     "snn.rescale": ("y",),
     "snn.sum": ("y",),
     "snn.gain": ("y",),
+    "snn.scale": ("y",),
+    "snn.threshold": ("spikes",),
     "snn.output": ("out",),
     "snn.li": ("v",),
     "snn.lif": ("v", "spikes"),
@@ -30,7 +32,7 @@ _ELEMENTWISE = {
     "snn.cubalif": ("i", "v", "spikes"),
 }
 _WRITTEN = {"snn.events": ("events", "count", "graded"), "snn.spread": ("y",)}
-_SPIKING = ("snn.lif", "snn.cubalif")
+_SPIKING = ("snn.lif", "snn.cubalif", "snn.threshold")
 _NEURONS = ("snn.li", "snn.lif", "snn.cubali", "snn.cubalif")
 
 
@@ -129,7 +131,7 @@ class _Function:
         """One snn.event at the place of the last member."""
         main = next((node for node in members if node.kind in _NEURONS), members[-1])
         comments = [node.comment for node in members if node.kind in ("snn.linear", *_NEURONS)]
-        n = _count(main.operands["v" if main.kind in _NEURONS else _ELEMENTWISE[main.kind][0]][0])
+        n = _count(members[-1].writes[0])
         with ir.InsertionPoint(members[-1].op):
             event = ir.Operation.create(
                 "snn.event",
@@ -170,16 +172,17 @@ class _Function:
             b = node.operands["b"][0] if node.operands["b"] else None
             w, y = node.operands["w"][0], node.operands["y"][0]
             w_scale = int(ir.IntegerAttr(node.op.attributes["w_scale"]).value)
-            dialect.gather(values, listed, graded, w, b, y, w_scale=w_scale, loc=node.comment)
+            event_form.gather(values, listed, graded, w, b, y, w_scale=w_scale, loc=node.comment)
         node.op.erase()
 
     def _emitted(self, neuron: _Node) -> tuple[ir.Value, ir.Value]:
         """The list that a neuron operation writes, beside its array of spikes."""
         spikes = neuron.operands["spikes"][0]
         if spikes not in self.lists:
-            self.lists[spikes] = listed = self._new_list(neuron.operands["v"][0].location.name_str.removesuffix("_v"), spikes)
+            name = _name(neuron.operands["v"][0]).removesuffix("_v") if "v" in neuron.operands else _name(spikes)
+            self.lists[spikes] = listed = self._new_list(name, spikes)
             with ir.InsertionPoint(_after(neuron.op)):
-                dialect.emit(spikes, *listed, loc=neuron.comment)
+                event_form.emit(spikes, *listed, loc=neuron.comment)
         return self.lists[spikes]
 
     def _scanned(
@@ -188,11 +191,11 @@ class _Function:
         """The list of what is not 0 in an array, made once after it is written."""
         if x in self.scans:
             return self.scans[x]
-        name = x.location.name_str if isinstance(x.owner, ir.Block) else x.owner.location.name_str
+        name = _name(x)
         listed = self._new_list(name, x)
         graded = None if spikes else self._buffer(f"{name}_graded", 1, ir.IntegerType.get_signless(8))
         with ir.InsertionPoint(event):
-            dialect.events(x, *listed, graded, loc=f"{name}: list what is not 0")
+            event_form.events(x, *listed, graded, loc=f"{name}: list what is not 0")
         if not spikes:  # a state is overwritten later, so that another reader may see something else
             self.scans[x] = (*listed, graded)
         return (*listed, graded)
@@ -214,7 +217,7 @@ class _Function:
             return
         events, count = self._emitted(writer)
         with ir.InsertionPoint(node.op):
-            dialect.keep(events, count, node.operands["events"][0], node.operands["count"][0], loc=node.comment)
+            event_form.keep(events, count, node.operands["events"][0], node.operands["count"][0], loc=node.comment)
         node.op.erase()
 
     # Buffers
@@ -244,13 +247,20 @@ def _is_state_of_spikes(x: ir.Value, nodes: list[_Node]) -> bool:
 
 def _flat(node: _Node) -> bool:
     """Are all arrays that it treats element by element of rank 1?"""
-    names = [name for name in ("x", "y", "v", "out") if node.kind != "snn.linear" or name == "y"]
+    if node.kind == "snn.output" and ir.IntegerAttr(node.op.attributes["rows"]).value > 1:
+        return False
+    names = [name for name in ("x", "y", "v", "spikes", "out") if node.kind != "snn.linear" or name == "y"]
     return all(_rank(value) == 1 for name in names for value in node.operands.get(name, []))
 
 
 def _after(op: ir.Operation) -> ir.Operation:
     operations = [other.operation for other in op.block.operations]
     return operations[operations.index(op) + 1]
+
+
+def _name(array: ir.Value) -> str:
+    location = array.location if isinstance(array.owner, ir.Block) else array.owner.location
+    return str(location.name_str)
 
 
 def _rank(array: ir.Value) -> int:
