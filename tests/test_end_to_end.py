@@ -11,7 +11,7 @@ import pytest
 from compiled import EXACT, WARNINGS
 from support import CONSTRUCTED, CONSTRUCTED_DT, CONSTRUCTED_NAMES, CORPUS, CORPUS_DT, ROOT, needs_corpus, reset_of
 
-from snn_builder.generate import generate
+from snn_builder.api import generate
 from snn_builder.harness import bake, run
 from snn_builder.options import Options
 
@@ -31,7 +31,12 @@ def outputs(file: Path, options: Options, directory: Path, data: Path | None) ->
     generate(file, directory, options)
     bake(file, directory, options, data)
     name = options.name
-    sources = [directory / f"{name}.c", directory / f"{name}_weights.c", directory / "baked.c"]
+    sources = [
+        directory / f"{name}.c",
+        directory / f"{name}_weights.c",
+        directory / "baked.c",
+        directory / "baked_check.s",
+    ]
     sources += [ROOT / "firmware" / "main.c", ROOT / "boards" / "host" / "uart.c"]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover"]
     folders = ["-I", directory, "-I", ROOT / "firmware"]
