@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from . import __version__
 from .errors import Findings, SnnError, Unreadable
-from .options import DEFAULT_NAME, KERNELS, RESETS, Options
+from .options import DEFAULT_NAME, FORMS, KERNELS, RESETS, Options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,11 +126,16 @@ def _network_arguments(parser: argparse.ArgumentParser, several: bool = False) -
         "--reset", choices=RESETS, default="zero", help="what a spike does to v: v_reset, or v - v_threshold"
     )
     parser.add_argument("--kernel", choices=KERNELS, default="dense")
+    parser.add_argument(
+        "--form", choices=FORMS, default="packed", help="of the event kernel: for 32-bit cores, or for hosts with SIMD"
+    )
     parser.add_argument("--input-scale", type=int, metavar="E", help="integer mode: input value = q * 2^-E")
 
 
 def _options(chosen: argparse.Namespace) -> Options:
-    return Options(chosen.name, chosen.quantize, chosen.dt, chosen.reset, chosen.kernel, chosen.input_scale)
+    return Options(
+        chosen.name, chosen.quantize, chosen.dt, chosen.reset, chosen.kernel, chosen.input_scale, chosen.form
+    )
 
 
 def _report(findings: Findings) -> None:

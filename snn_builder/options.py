@@ -12,11 +12,13 @@ from .errors import Unreadable
 DEFAULT_NAME = "snn_network"
 RESETS = ("zero", "subtract")
 KERNELS = ("dense", "event")
+FORMS = ("packed", "column")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0).
+    """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0). `form`: how the event
+    kernel keeps weights, for 32-bit cores or for hosts with SIMD.
 
     Raises `Unreadable` (bad usage) for a value that no build can take.
     """
@@ -27,6 +29,7 @@ class Options:
     reset: str = "zero"
     kernel: str = "dense"
     input_scale: int | None = None
+    form: str = "packed"
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name.endswith("_"):
@@ -40,7 +43,11 @@ class Options:
             raise Unreadable(
                 "", "", f"dt {self.dt} is not a timestep", "pass a positive number in the file's unit of time"
             )
-        for option, value, allowed in (("reset", self.reset, RESETS), ("kernel", self.kernel, KERNELS)):
+        for option, value, allowed in (
+            ("reset", self.reset, RESETS),
+            ("kernel", self.kernel, KERNELS),
+            ("form", self.form, FORMS),
+        ):
             if value not in allowed:
                 raise Unreadable("", "", f"{option} '{value}' is unknown", "use " + " or ".join(allowed))
         if self.input_scale is not None and not -16 <= self.input_scale <= 16:

@@ -58,6 +58,7 @@ def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
         patterns.add("arith.shrsi", _shift(emitc.BitwiseRightShiftOp, signed=True))
         patterns.add("arith.shrui", _shift(emitc.BitwiseRightShiftOp, signed=False))
         patterns.add("arith.shli", _shift(emitc.BitwiseLeftShiftOp, signed=False))
+        patterns.add("builtin.unrealized_conversion_cast", _signedness)
         walk_and_apply_patterns(module, patterns.freeze())
 
 
@@ -81,6 +82,14 @@ def _comparison(op: ir.OpView, rewriter: PatternRewriter) -> bool:
     with rewriter.ip, op.location:
         number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _COMPARISONS[predicate])
         result = emitc.CmpOp(op.operation.result.type, number, *op.operation.operands).result
+    rewriter.replace_op(op.operation, [result])
+    return False
+
+
+def _signedness(op: ir.OpView, rewriter: PatternRewriter) -> bool:
+    """Between an unsigned memory and the signless integers of arith: a cast in C."""
+    with rewriter.ip, op.location:
+        result = emitc.CastOp(op.operation.results[0].type, op.operation.operands[0]).result
     rewriter.replace_op(op.operation, [result])
     return False
 
