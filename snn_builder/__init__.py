@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "read": "reader",
+    "check": "checker",
     "to_mlir": "api",
     "export": "api",
     "generate": "api",

@@ -57,6 +57,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         _network_arguments(stage)
         stage.add_argument("-o", dest="out", metavar="DIR", required=True, help="where to write; made if needed")
 
+    stage = add("check", _check, "what generate would say of networks, and how they would run")
+    _network_arguments(stage, several=True)
+    stage.add_argument("--json", action="store_true")
+
     for name, run, text in (
         ("lower", _lower, "N.mlir to N.lowered.mlir"),
         ("emit-c", _emit_c, "N.lowered.mlir to N.c"),
@@ -108,8 +112,11 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _network_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the network: a .nir file")
+def _network_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    if several:
+        parser.add_argument("files", metavar="FILE", nargs="+", help="networks: .nir files")
+    else:
+        parser.add_argument("file", metavar="FILE", help="the network: a .nir file")
     parser.add_argument(
         "--name", default=DEFAULT_NAME, metavar="N", help=f"prefix of files and C symbols (default {DEFAULT_NAME})"
     )
@@ -168,6 +175,14 @@ def _export(chosen: argparse.Namespace) -> int:
     export(chosen.file, chosen.out, _options(chosen), findings)
     _report(findings)
     return 0
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    from .checker import check, report_json, report_text
+
+    reports = [check(file, _options(chosen)) for file in chosen.files]
+    print(report_json(reports) if chosen.json else "\n\n".join(map(report_text, reports)))
+    return max(report.status for report in reports)
 
 
 def _lower(chosen: argparse.Namespace) -> int:

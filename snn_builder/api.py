@@ -44,17 +44,20 @@ def generate(
     findings: Findings | None = None,
 ) -> None:
     """All stages in one process: as `export`, and `N.lowered.mlir` and `N.c` with them."""
+    write_all(out, all_texts(path, options or Options(), Findings(path) if findings is None else findings))
+
+
+def all_texts(path: str | os.PathLike[str], options: Options, findings: Findings) -> dict[str, str]:
+    """What `generate` writes, by name."""
     from .c import emit_c
     from .exporter import texts
     from .lowering import lower
 
-    options = options or Options()
-    findings = Findings(path) if findings is None else findings
     contents = texts(compile_network(path, options, findings), findings)
     name = options.name
     contents[f"{name}.lowered.mlir"] = lower(contents[f"{name}.mlir"], f"{name}.mlir")
     contents[f"{name}.c"] = emit_c(contents[f"{name}.lowered.mlir"], f"{name}.lowered.mlir")
-    write_all(out, contents)
+    return contents
 
 
 def simulate(
