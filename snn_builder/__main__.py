@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from . import __version__
 from .errors import Findings, SnnError, Unreadable
@@ -56,6 +57,13 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         stage = add(name, run, text)
         _network_arguments(stage)
         stage.add_argument("-o", dest="out", metavar="DIR", required=True, help="where to write; made if needed")
+        if name == "generate":
+            stage.add_argument(
+                "--depfile", metavar="FILE", help="also write what the files depend on, as make reads it"
+            )
+            stage.add_argument(
+                "--stamp", metavar="FILE", help="make FILE last, and leave files alone whose content does not change"
+            )
 
     for name, run, text in (
         ("lower", _lower, "N.mlir to N.lowered.mlir"),
@@ -89,6 +97,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         from .emulator import add_arguments
 
         add_arguments(stage)
+
+    add("cmake-dir", _cmake_dir, "the directory of snn_builder.cmake")
 
     stage = add("size", _size, "bytes of images by section")
     stage.add_argument("files", metavar="ELF", nargs="+")
@@ -129,7 +139,7 @@ def _generate(chosen: argparse.Namespace) -> int:
     from .api import generate
 
     findings = Findings(chosen.file)
-    generate(chosen.file, chosen.out, _options(chosen), findings)
+    generate(chosen.file, chosen.out, _options(chosen), findings, chosen.depfile, chosen.stamp)
     _report(findings)
     return 0
 
@@ -186,6 +196,11 @@ def _emulate(chosen: argparse.Namespace) -> int:
     from .emulator import main as emulate
 
     return emulate(chosen)
+
+
+def _cmake_dir(_: argparse.Namespace) -> int:
+    print(Path(__file__).resolve().parent / "cmake")
+    return 0
 
 
 def _size(chosen: argparse.Namespace) -> int:

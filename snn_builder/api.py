@@ -42,9 +42,16 @@ def generate(
     out: str | os.PathLike[str],
     options: Options | None = None,
     findings: Findings | None = None,
+    depfile: str | os.PathLike[str] | None = None,
+    stamp: str | os.PathLike[str] | None = None,
 ) -> None:
-    """All stages in one process: as `export`, and `N.lowered.mlir` and `N.c` with them."""
+    """All stages in one process: as `export`, and `N.lowered.mlir` and `N.c` with them.
+
+    For other build tools: `depfile` is written in make's syntax, and says that what was written depends on the model and this package.
+    `stamp` is a file that is made anew each time, and stands for all that was written: then a file whose content does not change
+    keeps its time, which spares the build everything behind it, and the depfile is about the stamp."""
     from .c import emit_c
+    from .depfile import compiler_files, depfile_text
     from .exporter import texts
     from .lowering import lower
 
@@ -54,7 +61,12 @@ def generate(
     name = options.name
     contents[f"{name}.lowered.mlir"] = lower(contents[f"{name}.mlir"], f"{name}.mlir")
     contents[f"{name}.c"] = emit_c(contents[f"{name}.lowered.mlir"], f"{name}.lowered.mlir")
-    write_all(out, contents)
+    write_all(out, contents, keep_unchanged=stamp is not None)
+    if depfile is not None:
+        targets = [os.path.join(out, file) for file in contents] if stamp is None else [stamp]
+        write(depfile, depfile_text(targets, [path, *compiler_files()]))
+    if stamp is not None:
+        write(stamp, "")  # last: before it, nothing is done
 
 
 def simulate(
