@@ -10,7 +10,7 @@ from pathlib import Path
 
 from . import __version__
 from .errors import Findings, SnnError, Unreadable
-from .options import DEFAULT_NAME, KERNELS, RESETS, Options
+from .options import DEFAULT_NAME, KERNELS, LAYOUTS, RESETS, Options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,6 +63,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
             )
             stage.add_argument(
                 "--stamp", metavar="FILE", help="make FILE last, and leave files alone whose content does not change"
+            )
+            stage.add_argument(
+                "--layout", choices=LAYOUTS, default="plain", help="xheep: DIR is an application of X-HEEP's own build"
             )
 
     for name, run, text in (
@@ -118,10 +121,19 @@ def _network_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kernel", choices=KERNELS, default="dense")
     parser.add_argument("--input-scale", type=int, metavar="E", help="integer mode: input value = q * 2^-E")
+    parser.add_argument("--weights-section", metavar="NAME", help="section of weights and tables in the object file")
 
 
 def _options(chosen: argparse.Namespace) -> Options:
-    return Options(chosen.name, chosen.quantize, chosen.dt, chosen.reset, chosen.kernel, chosen.input_scale)
+    return Options(
+        chosen.name,
+        chosen.quantize,
+        chosen.dt,
+        chosen.reset,
+        chosen.kernel,
+        chosen.input_scale,
+        weights_section=chosen.weights_section,
+    )
 
 
 def _report(findings: Findings) -> None:
@@ -139,7 +151,7 @@ def _generate(chosen: argparse.Namespace) -> int:
     from .api import generate
 
     findings = Findings(chosen.file)
-    generate(chosen.file, chosen.out, _options(chosen), findings, chosen.depfile, chosen.stamp)
+    generate(chosen.file, chosen.out, _options(chosen), findings, chosen.depfile, chosen.stamp, chosen.layout)
     _report(findings)
     return 0
 

@@ -12,11 +12,13 @@ from .errors import Unreadable
 DEFAULT_NAME = "snn_network"
 RESETS = ("zero", "subtract")
 KERNELS = ("dense", "event")
+LAYOUTS = ("plain", "xheep")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0).
+    """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0);
+    `weights_section` None means: where the compiler puts constants.
 
     Raises `Unreadable` (bad usage) for a value that no build can take.
     """
@@ -27,6 +29,7 @@ class Options:
     reset: str = "zero"
     kernel: str = "dense"
     input_scale: int | None = None
+    weights_section: str | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name.endswith("_"):
@@ -47,6 +50,13 @@ class Options:
             raise Unreadable("", "", f"input_scale {self.input_scale} is out of range", "use -16 to 16")
         if self.input_scale is not None and not self.quantize:
             raise Unreadable("", "", "input_scale needs integer mode", "add --quantize, or leave input_scale out")
+        if self.weights_section is not None and not re.fullmatch(r"[A-Za-z_.][A-Za-z0-9_.$-]*", self.weights_section):
+            raise Unreadable(
+                "",
+                "",
+                f"weights_section '{self.weights_section}' cannot name a section",
+                "use letters, digits and . _ $ -, not a digit first",
+            )
 
     @property
     def mode(self) -> str:

@@ -32,6 +32,7 @@ def report_text(program: Program, layout: Layout, decisions: Decisions, findings
             "reset": options.reset,
             "kernel": options.kernel,
             "input_scale": options.input_scale,
+            "weights_section": options.weights_section,
         },
         "dt": program.discrete.dt,
         "dt_from": program.discrete.dt_from,
