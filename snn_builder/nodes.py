@@ -116,6 +116,9 @@ class _Reader:
         if _is_absent(self.fields.get("bias")):
             return None
         bias = self.array("bias")
+        if bias is not None and not bias.ndim:
+            self.findings.repair(self.name, f"scalar bias taken for all {outputs} outputs")
+            return np.full(outputs, float(bias))
         if bias is not None and bias.size != outputs:
             self.error(f"bias has {bias.size} values for {outputs} outputs", "give one bias per output")
             return None
@@ -127,7 +130,8 @@ class _Reader:
             return (default,) * count
         value = np.atleast_1d(np.asarray(self.fields.get(field, "missing")))
         if value.dtype.kind not in "iu" or value.ndim != 1 or value.size not in (1, count) or np.any(value < least):
-            self.error(f"{field} is not {count} whole numbers of at least {least}", f"store {field} as integers")
+            wanted = "a whole number" if count == 1 else f"{count} whole numbers"
+            self.error(f"{field} is not {wanted} of at least {least}", f"store {field} as integers")
             return (least or 1,) * count
         listed = tuple(int(extent) for extent in value)
         return listed if len(listed) == count else listed * count

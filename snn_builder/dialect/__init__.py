@@ -55,9 +55,10 @@ from mlir.dialects import arith, func, irdl, linalg, memref
 from .checks import InvalidModule, irdl_text, verify, walk
 
 __all__ = [
-    "Argument", "InvalidModule", "Parameter", "buffer", "clear", "copy", "cubali", "cubalif", "declare", "function",
-    "gain", "irdl_text", "li", "lif", "linear", "load", "network", "new_context", "output", "parse", "rescale",
-    "sum_", "to_text", "verify", "walk", "weight",
+    "Argument", "InvalidModule", "Parameter", "buffer", "clear", "conv2d", "copy", "cubali", "cubalif", "declare",
+    "delay_read", "delay_write", "function", "gain", "irdl_text", "li", "lif", "linear", "load", "network",
+    "new_context", "output", "parse", "rescale", "scale", "sum_", "sumpool2d", "threshold", "to_text", "transpose",
+    "verify", "walk", "weight",
 ]  # fmt: skip
 
 Parameter: TypeAlias = "ir.Value | tuple[float, int]"
@@ -185,7 +186,7 @@ def clear(target: ir.Value, *, loc: str) -> None:
 def _build(
     name: str, operands: Sequence[ir.Value | Sequence[ir.Value] | None], attributes: dict[str, Any], loc: str
 ) -> None:
-    """Creates snn.<name>. Python's bool, int and float become i1, i64 and f64 attributes."""
+    """Creates snn.<name>. Python's bool, int, float and tuple of int become i1, i64, f64 and array<i64> attributes."""
     groups = [[] if o is None else [o] if isinstance(o, ir.Value) else list(o) for o in operands]
     made: dict[str, ir.Attribute] = {}
     for key, value in attributes.items():
@@ -193,6 +194,8 @@ def _build(
             made[key] = ir.BoolAttr.get(value)
         elif isinstance(value, int):
             made[key] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        elif isinstance(value, tuple):
+            made[key] = ir.DenseI64ArrayAttr.get(value)
         else:
             made[key] = ir.FloatAttr.get_f64(float(value), ir.Context.current)
     made["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in groups])
@@ -338,11 +341,100 @@ def cubalif(
     _neuron("cubalif", [x, i, v, spikes], parameters, attributes, loc)
 
 
-def output(x: ir.Value, out: ir.Value, *, loc: str) -> None:
-    """out = x (floats: x + 0.0); same number of elements, row-major."""
-    _build("output", [x, out], {}, loc)
+def output(x: ir.Value, out: ir.Value, *, rows: int = 1, loc: str) -> None:
+    """out = x (floats: x + 0.0); same number of elements, row-major. With rows: x seen as rows x columns, transposed.
+
+    Integers may be wider in out.
+    """
+    _build("output", [x, out], {"rows": rows}, loc)
 
 
 def copy(x: ir.Value, y: ir.Value, *, loc: str) -> None:
     """Y = x; same number of elements, row-major."""
     _build("copy", [x, y], {}, loc)
+
+
+# Operations on flat arrays; values of shape (C, H, W) lie in them with the channels last
+
+
+def transpose(x: ir.Value, y: ir.Value, *, rows: int, loc: str) -> None:
+    """y[j,i] = x[i,j], x seen as rows x columns; another array, of the same type."""
+    _build("transpose", [x, y], {"rows": rows}, loc)
+
+
+def conv2d(
+    x: ir.Value,
+    w: ir.Value,
+    b: ir.Value | None,
+    y: ir.Value,
+    *,
+    input: tuple[int, int, int],
+    output: tuple[int, int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+    w_scale: int,
+    loc: str,
+) -> None:
+    """Convolves; w is (outputs, height, width, inputs / groups), input and output (H, W, C), padding (top, left).
+
+    The sum runs over rows, columns and inputs ascending from +0 in the type of y, then + b.
+    """
+    attributes = {
+        "input": input, "output": output, "stride": stride, "padding": padding, "dilation": dilation,
+        "groups": groups, "w_scale": w_scale,
+    }  # fmt: skip
+    _build("conv2d", [x, w, b, y], attributes, loc)
+
+
+def sumpool2d(
+    x: ir.Value,
+    y: ir.Value,
+    *,
+    input: tuple[int, int, int],
+    output: tuple[int, int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    saturate: bool,
+    loc: str,
+) -> None:
+    """Sums over windows, per channel; saturate: the exact integer sum clamped to 32 bits, else known to fit y."""
+    attributes = {
+        "input": input, "output": output, "kernel": kernel, "stride": stride, "padding": padding,
+        "saturate": saturate,
+    }  # fmt: skip
+    _build("sumpool2d", [x, y], attributes, loc)
+
+
+def scale(x: ir.Value, w: ir.Value, y: ir.Value, *, w_scale: int, loc: str) -> None:
+    """y[i] = w[i]*x[i], in the type of y."""
+    _build("scale", [x, w, y], {"w_scale": w_scale}, loc)
+
+
+def threshold(x: ir.Value, spikes: ir.Value, *, threshold: Parameter, loc: str) -> None:
+    """Spikes = x > threshold. Integers: a table is i32, whatever x is."""
+    _neuron("threshold", [x, spikes], {"threshold": threshold}, {}, loc)
+
+
+def delay_read(
+    line: ir.Value,
+    at: ir.Value | None,
+    y: ir.Value,
+    x: ir.Value | None = None,
+    steps: ir.Value | None = None,
+    *,
+    depth: int,
+    loc: str,
+) -> None:
+    """y[i] = what delay_write stored steps[i] (i32, 0 to depth) steps ago, x[i] if 0; without steps, depth steps ago.
+
+    line: depth x elements, cleared at the start; at: one i32, None where depth is 1.
+    """
+    _build("delay_read", [line, at, y, x, steps], {"depth": depth}, loc)
+
+
+def delay_write(x: ir.Value, line: ir.Value, at: ir.Value | None, *, depth: int, loc: str) -> None:
+    """Stores x (integers may be narrower) as this step's values, after delay_read."""
+    _build("delay_write", [x, line, at], {"depth": depth}, loc)

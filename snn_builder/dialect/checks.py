@@ -94,6 +94,9 @@ class _Op:
     def integer(self, key: str) -> int:
         return int(ir.IntegerAttr(self.op.attributes[key]).value)
 
+    def integers(self, key: str) -> list[int]:
+        return list(ir.DenseI64ArrayAttr(self.op.attributes[key]))
+
     def same_element(self, *names: str) -> None:
         """All of one element type."""
         self.require(len({self.element(n) for n in names}) == 1, f"{', '.join(names)} differ in element type")
@@ -191,6 +194,113 @@ def _same(source: str, target: str) -> Callable[[_Op], None]:
     return check
 
 
+def _output(o: _Op) -> None:
+    o.widens("x", "out")
+    flat = 1 in (len(o.shape("x")), len(o.shape("out")))
+    o.require(o.shape("x") == o.shape("out") or flat, "x and out differ in rank, and none is flat")
+    _rows(o, "out")
+
+
+def _transpose(o: _Op) -> None:
+    o.same_element("x", "y")
+    _flat(o)
+    _rows(o, "y")
+    o.require(o.values["x"] != o.values["y"], "y is x")
+
+
+def _rows(o: _Op, target: str) -> None:
+    o.require(o.size("x") == o.size(target), f"x and {target} differ in size")
+    rows = o.integer("rows")
+    o.require(rows >= 1 and o.size("x") % rows == 0, f"{o.size('x')} elements are not {rows} rows")
+    o.require(rows == 1 or len(o.shape("x")) == len(o.shape(target)) == 1, "rows of an array that is not flat")
+
+
+def _flat(o: _Op) -> None:
+    """All arrays of rank 1, but weights."""
+    for name, values in o.values.items():
+        o.require(not values or name == "w" or len(o.shape(name)) == 1, f"{name} is not flat")
+
+
+def _windows(o: _Op, kernel: list[int], dilation: list[int]) -> None:
+    """The sizes are those of the shapes, and each window begins in the input or in the padding before it."""
+    for name, key, rank in (
+        ("x", "input", 3), ("y", "output", 3), ("", "stride", 2), ("", "padding", 2),
+    ):  # fmt: skip
+        values = o.integers(key)
+        o.require(len(values) == rank and min(values) >= (key != "padding"), f"{key} is {values}")
+        if name:
+            o.require(o.size(name) == math.prod(values), f"{name} has {o.size(name)} elements, {key} is {values}")
+    o.require(len(kernel) == len(dilation) == 2 and min(*kernel, *dilation) >= 1, "no kernel")
+
+
+def _conv2d(o: _Op) -> None:
+    _flat(o)
+    for name in ("x", "w", "b"):
+        if o.has(name):
+            o.widens(name, "y")
+    o.element_in("y", "i32", "i64", *_FLOATS)
+    o.require(len(o.shape("w")) == 4, "w is not of rank 4")
+    outputs, *kernel, inputs = o.shape("w")
+    _windows(o, kernel, o.integers("dilation"))
+    groups = o.integer("groups")
+    o.require(o.integers("input")[2] == inputs * groups, f"the input has not {inputs} x {groups} channels")
+    o.require(o.integers("output")[2] == outputs, f"the output has not {outputs} channels")
+    o.require(outputs % groups == 0, f"{outputs} outputs are not {groups} groups")
+    o.require(not o.has("b") or o.shape("b") == [outputs], f"b is not of size {outputs}")
+
+
+def _sumpool2d(o: _Op) -> None:
+    _flat(o)
+    o.widens("x", "y")
+    o.element_in("y", "i32", *_FLOATS)
+    _windows(o, o.integers("kernel"), [1, 1])
+    o.require(o.integers("input")[2] == o.integers("output")[2], "input and output differ in channels")
+
+
+def _scale(o: _Op) -> None:
+    _flat(o)
+    o.same_shape("x", "w", "y")
+    o.widens("x", "y")
+    o.widens("w", "y")
+    o.element_in("y", "i32", "i64", *_FLOATS)
+
+
+def _threshold(o: _Op) -> None:
+    _flat(o)
+    o.same_shape("x", "spikes")
+    o.element_in("spikes", o.element("x") if o.floating("x") else "i8")
+    o.element_in("x", "i8", "i32", *_FLOATS)
+    if o.has("threshold"):
+        o.same_shape("x", "threshold")
+        o.element_in("threshold", o.element("x") if o.floating("x") else "i32")
+
+
+def _delay_read(o: _Op) -> None:
+    o.same_element("line", "y")
+    _line(o, "y")
+    if o.has("steps"):
+        o.same_shape("steps", "y")
+        o.element_in("steps", "i32")
+    if o.has("x"):
+        o.same_shape("x", "y")
+        o.widens("x", "y")
+
+
+def _delay_write(o: _Op) -> None:
+    o.widens("x", "line")
+    _line(o, "x")
+
+
+def _line(o: _Op, values: str) -> None:
+    _flat(o)
+    depth = o.integer("depth")
+    o.require(depth >= 1 and o.size("line") == depth * o.size(values), f"line is not {depth} slots of {values}")
+    o.require(o.has("at") or depth == 1, "no place to write at")
+    if o.has("at"):
+        o.element_in("at", "i32")
+        o.require(o.shape("at") == [1], "at is not one number")
+
+
 _CHECKS: dict[str, Callable[[_Op], None]] = {
     "snn.linear": _linear,
     "snn.rescale": _rescale,
@@ -200,8 +310,15 @@ _CHECKS: dict[str, Callable[[_Op], None]] = {
     "snn.lif": _neuron,
     "snn.cubali": _neuron,
     "snn.cubalif": _neuron,
-    "snn.output": _same("x", "out"),
+    "snn.output": _output,
     "snn.copy": _same("x", "y"),
+    "snn.transpose": _transpose,
+    "snn.conv2d": _conv2d,
+    "snn.sumpool2d": _sumpool2d,
+    "snn.scale": _scale,
+    "snn.threshold": _threshold,
+    "snn.delay_read": _delay_read,
+    "snn.delay_write": _delay_write,
 }
 
 

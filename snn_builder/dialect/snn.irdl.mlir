@@ -188,11 +188,14 @@ irdl.dialect @snn {
                      "product_bits" = %product_bits}
   }
 
-  // What leaves the network: a copy; floats are x + 0.0, so that no -0 leaves.
+  // What leaves the network: a copy, x seen as rows x columns and out as its transpose (rows = 1: as it is). Floats are
+  // x + 0.0, so that no -0 leaves; integers may be wider in out.
   irdl.operation @output {
     %x = irdl.base "!builtin.memref"
     %out = irdl.base "!builtin.memref"
     irdl.operands(x: %x, out: %out)
+    %rows = irdl.base "#builtin.integer"
+    irdl.attributes {"rows" = %rows}
   }
 
   // A plain copy, for what the next step reads.
@@ -200,5 +203,99 @@ irdl.dialect @snn {
     %x = irdl.base "!builtin.memref"
     %y = irdl.base "!builtin.memref"
     irdl.operands(x: %x, y: %y)
+  }
+
+  // What follows works on flat arrays. Values of shape (C, H, W) lie in them with the channels last.
+
+  // y[j,i] = x[i,j]; x is rows x columns.
+  irdl.operation @transpose {
+    %x = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, y: %y)
+    %rows = irdl.base "#builtin.integer"
+    irdl.attributes {"rows" = %rows}
+  }
+
+  // A convolution, w (outputs, height, width, inputs / groups). Each output is the sum over the kernel's rows, columns
+  // and inputs ascending, from +0, then + b. input and output are (H, W, C), padding is (top, left) and zeros; what is
+  // needed behind the input follows from the output. Integer weights stand for w * 2^w_scale.
+  irdl.operation @conv2d {
+    %x = irdl.base "!builtin.memref"
+    %w = irdl.base "!builtin.memref"
+    %b = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, w: %w, b: optional %b, y: %y)
+    %input = irdl.base "#builtin.dense_array"
+    %output = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    %groups = irdl.base "#builtin.integer"
+    %w_scale = irdl.base "#builtin.integer"
+    irdl.attributes {"input" = %input, "output" = %output, "stride" = %stride, "padding" = %padding,
+                     "dilation" = %dilation, "groups" = %groups, "w_scale" = %w_scale}
+  }
+
+  // Per channel the sum over each window, rows and columns ascending, from +0; shapes and padding as in conv2d.
+  // Integers: the exact sum, clamped to 32 bits if saturate, else known to fit.
+  irdl.operation @sumpool2d {
+    %x = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, y: %y)
+    %input = irdl.base "#builtin.dense_array"
+    %output = irdl.base "#builtin.dense_array"
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %true = irdl.is true
+    %false = irdl.is false
+    %saturate = irdl.any_of(%true, %false)
+    irdl.attributes {"input" = %input, "output" = %output, "kernel" = %kernel, "stride" = %stride,
+                     "padding" = %padding, "saturate" = %saturate}
+  }
+
+  // y = w * x, element by element. Integer weights stand for w * 2^w_scale.
+  irdl.operation @scale {
+    %x = irdl.base "!builtin.memref"
+    %w = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, w: %w, y: %y)
+    %w_scale = irdl.base "#builtin.integer"
+    irdl.attributes {"w_scale" = %w_scale}
+  }
+
+  // spikes = x > threshold.
+  irdl.operation @threshold {
+    %x = irdl.base "!builtin.memref"
+    %spikes = irdl.base "!builtin.memref"
+    %threshold = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, spikes: %spikes, threshold: optional %threshold)
+    %threshold_float = irdl.base "#builtin.float"
+    %threshold_int = irdl.base "#builtin.integer"
+    irdl.attributes {"threshold_float" = %threshold_float, "threshold_int" = %threshold_int}
+  }
+
+  // y[i] = what delay_write stored into the line steps[i] steps ago; x[i] where that is 0. Without the table all are
+  // depth steps. line has depth slots of one value per element; at is the slot that is written next (a single slot
+  // needs none).
+  irdl.operation @delay_read {
+    %line = irdl.base "!builtin.memref"
+    %at = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    %x = irdl.base "!builtin.memref"
+    %steps = irdl.base "!builtin.memref"
+    irdl.operands(line: %line, at: optional %at, y: %y, x: optional %x, steps: optional %steps)
+    %depth = irdl.base "#builtin.integer"
+    irdl.attributes {"depth" = %depth}
+  }
+
+  // Stores x into slot at, and moves at on.
+  irdl.operation @delay_write {
+    %x = irdl.base "!builtin.memref"
+    %line = irdl.base "!builtin.memref"
+    %at = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, line: %line, at: optional %at)
+    %depth = irdl.base "#builtin.integer"
+    irdl.attributes {"depth" = %depth}
   }
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ..errors import Findings, Refused
 from ..names import CNames
-from ..network import Conv, Delay, Flatten, Pool, Scale, Threshold
 from ..program import Program
 from ..ranges import analyse
 from .header import header_text
@@ -14,8 +13,6 @@ from .module import build_module
 from .report import report_text
 from .weights import weights_text
 
-NOT_YET = (Conv, Pool, Scale, Flatten, Threshold, Delay)
-
 
 def texts(program: Program, findings: Findings) -> dict[str, str]:
     """The files by name."""
@@ -23,9 +20,6 @@ def texts(program: Program, findings: Findings) -> dict[str, str]:
         raise Refused(
             program.network.file, "", f"kernel={program.options.kernel} does not exist yet", "use kernel=dense"
         )
-    for node in program.network.nodes.values():
-        if isinstance(node, NOT_YET):
-            raise Refused(program.network.file, node.name, f"node type {node.kind} is not compiled yet", "use simulate")
     names = CNames(program.network.file)
     layout = lay_out(program, names)
     for name in sorted(set(program.network.nodes) - set(layout.live)):

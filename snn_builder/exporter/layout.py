@@ -262,7 +262,11 @@ def _parameter(program: Program, name: str, field: str, values: Array, exact: Ar
     if np.unique(values).size > 1:
         element, unit = ("i32", ", Q12") if integer else ("f32", "")
         ordered = values[stored_order(program.network.nodes[name].output_shape)]
-        meaning = f"{printable(name)}: {field.replace('_', ' ')} per neuron{unit}"
+        node = program.network.nodes[name]
+        if isinstance(node, Threshold) and integer:
+            unit = f", scale 2^{-program.input_frac(name)}, rounded down"
+        word = "neuron" if isinstance(node, Neuron) else "element"
+        meaning = f"{printable(name)}: {field.replace('_', ' ')} per {word}{unit}"
         return Constant(names.claim(name, "{}_" + field), name, values.shape, element, ordered, meaning)
     if not integer:
         return float(values[0]), int(np.clip(np.rint(float(values[0]) * (1 << STATE_FRAC)), -(2**62), 2**62))

@@ -59,14 +59,14 @@ def _declaration(name: str, constant: Constant) -> str:
 
 
 def _initialiser(constant: Constant) -> str:
-    columns = COLUMNS[constant.element]
-    if len(constant.shape) == 1:
-        return "{\n" + _rows(constant.values, constant.element, columns, "    ") + "\n}"
-    rows = (
-        f"    {{\n{_rows(row, constant.element, columns, '     ')}\n    }}"
-        for row in constant.values.reshape(-1, constant.shape[-1])
-    )
-    return "{\n" + ",\n".join(rows) + "\n}"
+    return _braces(constant.values, constant.element, "")
+
+
+def _braces(values: Array, element: str, indent: str) -> str:
+    """One pair of braces per dimension: compilers warn where some are left out."""
+    if values.ndim == 1:
+        return f"{indent}{{\n{_rows(values, element, COLUMNS[element], indent + '    ')}\n{indent}}}"
+    return f"{indent}{{\n" + ",\n".join(_braces(part, element, indent + " ") for part in values) + f"\n{indent}}}"
 
 
 def _rows(values: Array, element: str, columns: int, indent: str) -> str:

@@ -15,7 +15,7 @@ from mlir.passmanager import ExternalPass
 from mlir.rewrite import PatternRewriter, RewritePatternSet, walk_and_apply_patterns
 
 from ..dialect.checks import operands, walk
-from . import scalar
+from . import loops, scalar
 from .scalar import add, greater, is_float, less, multiply, named, resize, select, shift_right, subtract
 
 Body = Callable[..., Sequence[ir.Value]]
@@ -84,6 +84,9 @@ class _Op:
 
     def integer(self, name: str) -> int:
         return int(ir.IntegerAttr(self._op.attributes[name]).value)
+
+    def integers(self, name: str) -> list[int]:
+        return list(ir.DenseI64ArrayAttr(self._op.attributes[name]))
 
     def uniform(self, name: str, type_: ir.Type) -> float:
         """The parameter's attribute for that element type (floats: rounded to it)."""
@@ -314,16 +317,35 @@ def _neuron(op: _Op) -> None:
     _elementwise([op.one("x")], outputs, body, tables=[op.one(name) for name in names])
 
 
+def _scale(op: _Op) -> None:
+    y = op.one("y")
+    type_ = _element(y)
+    _elementwise([op.one("x"), op.one("w")], [y], lambda x, w, y: [multiply(resize(w, type_), resize(x, type_))])
+
+
+def _threshold(op: _Op) -> None:
+    x, spikes, tables = op.one("x"), op.one("spikes"), op.all("threshold")
+    type_ = _element(x) if is_float(_element(x)) else scalar.integer(32)
+
+    def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
+        limit = others[0] if tables else scalar.constant(type_, op.uniform("threshold", type_))
+        return [scalar.flag(greater(resize(x, type_), limit), _element(spikes))]
+
+    _elementwise([x], [spikes], body, tables=tables)
+
+
 def _output(op: _Op) -> None:
     x, out = op.one("x"), op.one("out")
-    if is_float(_element(x)):
+    if op.integer("rows") > 1:
+        loops.output(op)
+    elif is_float(_element(x)):
         _elementwise([x], [out], lambda x, out: [add(x, scalar.constant(x.type, 0.0))])
     else:
         _copy_elements(x, out)
 
 
 def _copy_elements(x: ir.Value, y: ir.Value) -> None:
-    _elementwise([x], [y], lambda x, y: [x])
+    _elementwise([x], [y], lambda x, y: [resize(x, y.type)])
 
 
 _LOWERINGS: dict[str, Callable[[_Op], None]] = {
@@ -337,4 +359,11 @@ _LOWERINGS: dict[str, Callable[[_Op], None]] = {
     "cubalif": _neuron,
     "output": _output,
     "copy": lambda op: _copy_elements(op.one("x"), op.one("y")),
+    "scale": _scale,
+    "threshold": _threshold,
+    "transpose": loops.transpose,
+    "conv2d": loops.conv2d,
+    "sumpool2d": loops.sumpool2d,
+    "delay_read": loops.delay_read,
+    "delay_write": loops.delay_write,
 }
