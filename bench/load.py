@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much faster the compiled network is on this machine than the NumPy reference.
 
-    python -m bench.load net.nir input.npy [--kernel dense] [--dt S]
+    python -m bench.load net.nir input.npy [--kernel event] [--dt S]
 
 Prints one row per mode: microseconds of processor time per step, the least of several runs, and their ratio. Both are checked to
 give the same bits.
@@ -18,7 +18,7 @@ import numpy as np
 
 import snn_builder
 from snn_builder.data import load_inputs
-from snn_builder.options import KERNELS, RESETS
+from snn_builder.options import FORMS, KERNELS, RESETS
 from snn_builder.pipeline import compile_network
 from snn_builder.reference import simulate
 
@@ -38,13 +38,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("network")
     parser.add_argument("input")
-    parser.add_argument("--kernel", choices=KERNELS, default=snn_builder.Options().kernel)
+    parser.add_argument("--kernel", choices=KERNELS, default="event")
+    parser.add_argument("--form", choices=FORMS, default=snn_builder.Options().form)
     parser.add_argument("--reset", choices=RESETS, default="zero")
     parser.add_argument("--dt", type=float)
     chosen = parser.parse_args()
     print(f"{'mode':6}{'reference':>12}{'compiled':>12}{'ratio':>8}   us per step, {chosen.kernel} kernel")
     for quantize in (False, True):
-        words = {"quantize": quantize, "dt": chosen.dt, "reset": chosen.reset, "kernel": chosen.kernel}
+        words = {
+            "quantize": quantize,
+            "dt": chosen.dt,
+            "reset": chosen.reset,
+            "kernel": chosen.kernel,
+            "form": chosen.form,
+        }
         program = compile_network(chosen.network, snn_builder.Options(**words))
         inputs, _ = load_inputs(chosen.input, program.network)
         samples, steps = next(iter(inputs.values())).shape[:2]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from . import __version__
 from .errors import Findings, SnnError, Unreadable
-from .options import DEFAULT_NAME, KERNELS, LAYOUTS, RESETS, Options
+from .options import DEFAULT_NAME, FORMS, KERNELS, LAYOUTS, RESETS, Options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,6 +101,18 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
         add_arguments(stage)
 
+    stage = add("link", _link, "run a linker; say what would do where an image does not fit")
+    if words[:1] == ["link"]:
+        from .link import add_arguments as link_arguments
+
+        link_arguments(stage)
+
+    stage = add("image", _image, "write an image as .bin, .hex or .map")
+    if words[:1] == ["image"]:
+        from .image import add_arguments as image_arguments
+
+        image_arguments(stage)
+
     add("cmake-dir", _cmake_dir, "the directory of snn_builder.cmake")
 
     stage = add("size", _size, "bytes of images by section")
@@ -120,6 +132,9 @@ def _network_arguments(parser: argparse.ArgumentParser) -> None:
         "--reset", choices=RESETS, default="zero", help="what a spike does to v: v_reset, or v - v_threshold"
     )
     parser.add_argument("--kernel", choices=KERNELS, default="dense")
+    parser.add_argument(
+        "--form", choices=FORMS, default="packed", help="of the event kernel: for 32-bit cores, or for hosts with SIMD"
+    )
     parser.add_argument("--input-scale", type=int, metavar="E", help="integer mode: input value = q * 2^-E")
     parser.add_argument("--weights-section", metavar="NAME", help="section of weights and tables in the object file")
 
@@ -132,6 +147,7 @@ def _options(chosen: argparse.Namespace) -> Options:
         chosen.reset,
         chosen.kernel,
         chosen.input_scale,
+        chosen.form,
         weights_section=chosen.weights_section,
     )
 
@@ -213,6 +229,18 @@ def _emulate(chosen: argparse.Namespace) -> int:
 def _cmake_dir(_: argparse.Namespace) -> int:
     print(Path(__file__).resolve().parent / "cmake")
     return 0
+
+
+def _link(chosen: argparse.Namespace) -> int:
+    from .link import main as link
+
+    return link(chosen)
+
+
+def _image(chosen: argparse.Namespace) -> int:
+    from .image import main as image
+
+    return image(chosen)
 
 
 def _size(chosen: argparse.Namespace) -> int:

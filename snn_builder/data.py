@@ -72,12 +72,15 @@ def as_numbers(
 ) -> tuple[Array, int]:
     """Data for the Input `name` in the mode's numbers, float32 or int64 that fits int8, and how many had to be saturated for that.
     Raises `Refused` for what the mode cannot take."""
-    if data.dtype.kind not in "fiub" or not np.all(np.isfinite(data)):
+    whole_numbers = data.dtype.kind in "iub"  # long runs are mostly spikes: they are not to be looked at many times
+    if not whole_numbers and (data.dtype.kind != "f" or not np.all(np.isfinite(data))):
         raise Refused(path, name, "the input data holds values that are not finite numbers", "correct the data")
     if not quantize:
         return data.astype(np.float32), 0
     if input_scale is None:
-        if np.any(data != np.rint(data)):
+        if whole_numbers and data.dtype.itemsize == 1 and data.dtype.kind != "u":
+            return data.astype(np.int64), 0
+        if not whole_numbers and np.any(data != np.rint(data)):
             raise Refused(
                 path,
                 name,

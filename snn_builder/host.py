@@ -49,15 +49,15 @@ def load(
 ) -> HostNetwork:
     """A network that runs on this machine: `path` is a `.nir`, or a library that an earlier call made (`.so`, its `.json` beside it).
 
-    `options` are the fields of `Options`: name, quantize, dt, reset, ... The library is made once per content, in `directory` or in
-    a cache ($SNN_BUILDER_CACHE, else snn-builder in the user's cache directory), with `compiler`, else $CC, gcc, cc, clang or
-    zig. Raises `Unreadable` or `Refused`.
+    `options` are the fields of `Options`: name, quantize, dt, reset, ...; the kernel is the event-driven one unless given. The
+    library is made once per content, in `directory` or in a cache ($SNN_BUILDER_CACHE, else snn-builder in the user's cache directory),
+    with `compiler`, else $CC, gcc, cc, clang or zig. Raises `Unreadable` or `Refused`.
     """
     if Path(path).suffix == ".so":
         if options:
             raise Unreadable(path, "", "a library has its options built in", "leave them out, or load the .nir")
         return HostNetwork(Path(path), Path(path))
-    chosen = Options(**options)
+    chosen = Options(**{"kernel": "event", **options})
     return HostNetwork(_library(Path(path), chosen, directory, _compiler(compiler)), Path(path))
 
 

@@ -12,13 +12,14 @@ from .errors import Unreadable
 DEFAULT_NAME = "snn_network"
 RESETS = ("zero", "subtract")
 KERNELS = ("dense", "event")
+FORMS = ("packed", "column")
 LAYOUTS = ("plain", "xheep")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0);
-    `weights_section` None means: where the compiler puts constants.
+    """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0). `form`: how the event
+    kernel keeps weights, for 32-bit cores or for hosts with SIMD. `weights_section` None means: where the compiler puts constants.
 
     Raises `Unreadable` (bad usage) for a value that no build can take.
     """
@@ -29,6 +30,7 @@ class Options:
     reset: str = "zero"
     kernel: str = "dense"
     input_scale: int | None = None
+    form: str = "packed"
     weights_section: str | None = None
 
     def __post_init__(self) -> None:
@@ -43,7 +45,11 @@ class Options:
             raise Unreadable(
                 "", "", f"dt {self.dt} is not a timestep", "pass a positive number in the file's unit of time"
             )
-        for option, value, allowed in (("reset", self.reset, RESETS), ("kernel", self.kernel, KERNELS)):
+        for option, value, allowed in (
+            ("reset", self.reset, RESETS),
+            ("kernel", self.kernel, KERNELS),
+            ("form", self.form, FORMS),
+        ):
             if value not in allowed:
                 raise Unreadable("", "", f"{option} '{value}' is unknown", "use " + " or ".join(allowed))
         if self.input_scale is not None and not -16 <= self.input_scale <= 16:

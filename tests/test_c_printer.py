@@ -494,6 +494,8 @@ def test_terminals_are_flat_and_in_order() -> None:
         emit_c(lower(build("int8", [a, b], {}, lambda module, **_: None)))
     with pytest.raises(InvalidModule, match="not in the order"):
         emit_c(lower(build("int8", [c, a], {}, lambda module, **_: None)))
+    with pytest.raises(InvalidModule, match="two parameters have one name"):
+        emit_c(lower(build("int8", [a, a._replace(role="output")], {}, lambda module, **_: None)))
 
 
 def test_several_terminals_and_no_state(tmp_path: Path) -> None:
@@ -519,9 +521,33 @@ def test_several_terminals_and_no_state(tmp_path: Path) -> None:
     )
 
 
-def test_text_that_is_no_module() -> None:
-    with pytest.raises(Unreadable, match=r"^dir/x\.mlir: not a lowered module: "):
-        emit_c("module {", "dir/x.mlir")
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda text: "module {", "expected operation name in quotes"),
+        (lambda text: text, "snn.linear is still in it"),
+        (lambda text: text.replace("snn.mode", "snn.mood"), "it has no attribute snn.mode"),
+    ],
+)
+def test_text_that_is_no_lowered_module(change: Any, problem: str) -> None:
+    text = change(two_layers("int8")[0])
+    with pytest.raises(Unreadable) as caught:
+        emit_c(text, "dir/x.mlir")
+    message = str(caught.value)
+    assert message.startswith("dir/x.mlir: not a lowered module: ") and problem in message and "\n" not in message
+
+
+def test_an_unused_value_is_not_printed() -> None:
+    """The conversion leaves such values, and GCC warns about the local that one would get."""
+    lines = step_lines("""
+        %a = memref.load %v[%c0] : memref<4xi32>
+        %b = memref.load %v[%c1] : memref<4xi32>
+        %same = arith.extui %a : i32 to i64
+        %back = arith.trunci %same : i64 to i32
+        memref.store %back, %v[%c2] : memref<4xi32>
+        %c = emitc.cast %b : i32 to i64
+        memref.store %z, %v[%c1] : memref<4xi32>""")
+    assert lines == ["state->v[2] = state->v[0];", "state->v[1] = 0;"]
 
 
 # Random expressions

@@ -11,7 +11,8 @@ from mlir import ir
 from ..dialect import InvalidModule, new_context, parse, walk
 from ..errors import Unreadable
 from .expression import C_TYPES
-from .printer import FunctionPrinter, comment_of, dimensions, element_type, name_of
+from .helpers import HELPERS
+from .printer import UNROLLED, FunctionPrinter, comment_of, dimensions, element_type, name_of
 from .to_emitc import to_emitc
 
 __all__ = ["INTERFACE", "emit_c"]
@@ -32,6 +33,18 @@ _FLOAT_GUARDS = """\
 #endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#endif
+"""
+
+
+_UNROLL = """\
+/* Eight rounds as straight code: what they index can then live in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 8")
+#else
+#define UNROLLED
 #endif
 """
 
@@ -84,7 +97,9 @@ class _Unit:
     def print(self) -> str:
         declarations = [self._declaration(op) for op in self._globals]
         functions = [self._function(op) for op in self._functions]
+        uses_unroll = any(UNROLLED.upper() in f for f in functions)
         blocks = [self._preamble(any(re.search(r"\b(bool|true|false)\b", f) for f in functions))]
+        blocks += [_UNROLL] if uses_unroll else []
         blocks += ["\n".join(declarations) + "\n"] if declarations else []
         return "\n".join([*blocks, *functions])
 
@@ -120,6 +135,8 @@ class _Unit:
         return f"{line}  /* {comment} */" if comment else line
 
     def _function(self, op: ir.Operation) -> str:
+        if not len(op.regions[0].blocks):
+            return self._known_helper(op)
         type_ = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
         result = C_TYPES[element_type(type_.results[0])] if len(type_.results) else "void"
         parameters, texts = self._helper(op) if _is_private(op) else self._interface(op)
@@ -127,6 +144,12 @@ class _Unit:
         unused = [f"    (void){p.name};" for p in parameters if not p.used]
         body = FunctionPrinter(op, texts, self._symbols).print()
         return "\n".join([f"static {head}" if _is_private(op) else head, "{", *unused, *body, "}"]) + "\n"
+
+    def _known_helper(self, op: ir.Operation) -> str:
+        """A function that the module only declares: what MLIR cannot say, in C."""
+        if _symbol(op) not in HELPERS:
+            raise InvalidModule(f"{op.location}: no helper function {_symbol(op)}")
+        return HELPERS[_symbol(op)]
 
     def _helper(self, op: ir.Operation) -> tuple[list[_Parameter], list[str]]:
         """The parameters of a private function, and how they read inside it."""

@@ -30,6 +30,9 @@ from .expression import (
     unary,
 )  # fmt: skip
 
+UNROLLED = "unrolled"
+"""The name of a loop that compilers are asked to unroll, and its macro in capitals."""
+
 LONGEST = 90
 """An expression beyond that many characters gets a local of its own, so that a line can be read."""
 
@@ -97,6 +100,8 @@ class _Place:
     reads: frozenset[str] = ARRAYS
     variable: ir.Value | None = None
     declared: bool = True
+    scalar: bool = False
+    """A local array of one element, which C does not need: it reads as a variable."""
 
 
 class FunctionPrinter:
@@ -113,6 +118,7 @@ class FunctionPrinter:
         self._values: dict[ir.Value, Expr] = {}
         self._pending: dict[ir.Value, Expr] = {}  # used once, later in the same block
         self._places: dict[ir.Value, _Place] = {}
+        self._rows: dict[tuple[ir.Value, ir.Value], str] = {}  # pointers to a block of an array of rank 3
         for argument, text in zip(self._block.arguments, arguments, strict=True):
             self._scopes[0].add(text)
             if dimensions(argument.type):
@@ -124,7 +130,7 @@ class FunctionPrinter:
         """The lines between the function's braces."""
         operations = [op.operation for op in self._block.operations]
         for op in operations:  # arrays are uninitialised, so they can all be declared first
-            if op.name == "emitc.variable" and dimensions(op.result.type):
+            if op.name == "emitc.variable" and dimensions(op.result.type) not in ("", "[1]"):
                 self._declare_array(op)
         self._statements(operations)
         return self._lines
@@ -161,7 +167,12 @@ class FunctionPrinter:
     # Values
 
     def _use(self, value: ir.Value) -> Expr:
-        return self._pending.pop(value) if value in self._pending else self._values[value]
+        if value in self._pending:
+            return self._pending.pop(value)
+        if value in self._values:
+            return self._values[value]
+        place = self._places[value]  # an array, handed to a helper function
+        return Expr(place.text, place.type, reads=ARRAYS)
 
     def _local(self, value: ir.Value, expression: Expr) -> None:
         """Gives a value a local variable."""
@@ -292,6 +303,9 @@ class FunctionPrinter:
         """A scalar that changes: declared at its first assignment, if that comes first in this block."""
         if op.result in self._places:
             return
+        if dimensions(op.result.type) == "[1]":
+            self._scalar(op)
+            return
         if dimensions(op.result.type):
             self._declare_array(op)
             return
@@ -310,9 +324,27 @@ class FunctionPrinter:
             self._emit(f"{C_TYPES[type_]} {name};")
             place.declared = True
 
+    def _scalar(self, op: ir.Operation) -> None:
+        """An array of one element: declared at its first assignment, if that comes first in this block."""
+        name, type_ = self._unique(name_of(op.location) or "t"), element_type(op.result.type)
+        place = _Place(name, type_, frozenset([name]), declared=False, scalar=True)
+        self._places[op.result] = place
+        elements = {use.owner.operation for use in op.result.uses}
+        users = {use.owner.operation for element in elements if len(element.results) for use in element.result.uses}
+        later = (other.operation for other in op.block.operations)
+        first = next((o for o in later if o != op and any(inner in users for inner in walk(o))), None)
+        if first is None or first.name != "emitc.assign":
+            self._emit(f"{C_TYPES[type_]} {name};")
+            place.declared = True
+
     def _print_subscript(self, op: ir.Operation) -> None:
         """An element of an array. An index that reads memory gets a local unless it is read right here."""
         array, *indices = op.operands
+        if self._places[array].scalar:
+            for value in indices:
+                self._use(value)
+            self._places[op.result] = self._places[array]
+            return
         users = [use.owner.operation for use in op.result.uses]
         direct = len(users) == 1 and users[0].block == op.block and not _written_between(op, users[0])
         texts = []
@@ -322,7 +354,10 @@ class FunctionPrinter:
                 self._local(value, expression)
                 expression = self._values[value]
             texts.append(expression)
-        text = self._places[array].text + "".join(f"[{index(e).text}]" for e in texts)
+        rows = self._rows.get((array, indices[0]))
+        if rows is not None:
+            texts = texts[1:]
+        text = (rows or self._places[array].text) + "".join(f"[{index(e).text}]" for e in texts)
         reads = self._places[array].reads.union(*(e.reads for e in texts))
         self._places[op.result] = _Place(text, element_type(op.result.type), reads)
 
@@ -330,7 +365,7 @@ class FunctionPrinter:
         target, value = op.operands
         place = self._places[target]
         expression = implicit(self._use(value), place.type)
-        self._settle(place.reads if place.variable is not None else ARRAYS)
+        self._settle(place.reads if place.variable is not None or place.scalar else ARRAYS)
         if not place.declared:
             self._emit(f"{C_TYPES[place.type]} {place.text} = {expression.text};")
             place.declared = True
@@ -356,6 +391,7 @@ class FunctionPrinter:
     def _print_for(self, op: ir.Operation) -> None:
         lower, upper, step = (self._bound(op, value) for value in op.operands)
         self._settle()
+        rows = self._row_pointers(op)
         block = op.regions[0].blocks[0]
         counter = block.arguments[0]
         type_ = element_type(counter.type)
@@ -365,10 +401,34 @@ class FunctionPrinter:
             self._values[counter] = Expr(name, type_)
             advance = f"{name}++" if step.literal == 1 else f"{name} += {step.text}"
             self._depth -= 1
+            if name_of(op.location) == UNROLLED:
+                self._emit(UNROLLED.upper())
             self._emit(f"for ({C_TYPES[type_]} {name} = {lower.text}; {name} < {upper.within(10)}; {advance}) {{")
             self._depth += 1
             self._statements([o.operation for o in block.operations])
         self._emit("}")
+        for key in rows:
+            del self._rows[key]
+
+    def _row_pointers(self, loop: ir.Operation) -> list[tuple[ir.Value, ir.Value]]:
+        """Blocks of weights that a loop stays in get a pointer, or compilers compute the block's place in each round."""
+        made = []
+        for op in loop.regions[0].blocks[0].operations:
+            if op.operation.name != "emitc.subscript" or len(op.operation.operands) != 4:
+                continue
+            array, block, *_ = op.operation.operands
+            expression = self._values.get(block)
+            if array.owner.operation.name != "emitc.get_global" or expression is None or (array, block) in self._rows:
+                continue
+            place = self._places[array]
+            inner = re.findall(r"(\d+)x", str(array.type))[2]
+            name = self._unique("rows")
+            self._emit(
+                f"const {C_TYPES[place.type]} (*const {name})[{inner}] = {place.text}[{index(expression).text}];"
+            )
+            self._rows[array, block] = name
+            made.append((array, block))
+        return made
 
     def _bound(self, loop: ir.Operation, value: ir.Value) -> Expr:
         """A bound of a loop. C evaluates it again in each round, so it must be something that does not change."""
@@ -377,8 +437,11 @@ class FunctionPrinter:
             return expression
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "emitc.load":
-            variable = self._places[owner.operation.operands[0]].variable
-            if variable is not None and not _writes(loop, variable):
+            element = owner.operation.operands[0]
+            place = self._places[element]
+            if place.variable is not None and not _writes(loop, place.variable):
+                return expression
+            if place.scalar and not _writes_element(loop, element.owner.operation.operands[0]):
                 return expression
         self._local(value, expression)
         return self._values[value]
@@ -393,6 +456,12 @@ def _number(attribute: ir.Attribute) -> int | float:
 def _writes(op: ir.Operation, target: ir.Value) -> bool:
     """Does an operation, or one in it, assign to that variable?"""
     return any(inner.name == "emitc.assign" and inner.operands[0] == target for inner in walk(op))
+
+
+def _writes_element(op: ir.Operation, array: ir.Value) -> bool:
+    """Does an operation, or one in it, assign to an element of that array?"""
+    targets = (inner.operands[0].owner for inner in walk(op) if inner.name == "emitc.assign")
+    return any(target.operation.name == "emitc.subscript" and target.operands[0] == array for target in targets)
 
 
 def _written_between(first: ir.Operation, last: ir.Operation) -> bool:

@@ -32,10 +32,19 @@ def to_emitc(module: ir.Module) -> None:
 
 def _erase_unused(module: ir.Module) -> None:
     """The conversion leaves values that nothing uses; in C they would be locals that a compiler warns about."""
-    pure = {f"emitc.{name}" for name in ("cast", "cmp", "conditional", "constant", "expression", "load", "subscript")}
     for op in reversed(list(walk(module.operation))):
-        if op.name in pure and not any(True for _ in op.result.uses):
+        if op.name in _PURE and not any(True for _ in op.result.uses):
             op.erase()
+
+
+_PURE = {
+    f"emitc.{name}"
+    for name in (
+        "add", "sub", "mul", "div", "rem", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+        "bitwise_left_shift", "bitwise_right_shift", "logical_and", "logical_or", "logical_not", "unary_minus",
+        "unary_plus", "cast", "cmp", "conditional", "constant", "expression", "load", "subscript",
+    )
+}  # fmt: skip
 
 
 def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
@@ -49,6 +58,7 @@ def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
         patterns.add("arith.shrsi", _shift(emitc.BitwiseRightShiftOp, signed=True))
         patterns.add("arith.shrui", _shift(emitc.BitwiseRightShiftOp, signed=False))
         patterns.add("arith.shli", _shift(emitc.BitwiseLeftShiftOp, signed=False))
+        patterns.add("builtin.unrealized_conversion_cast", _signedness)
         walk_and_apply_patterns(module, patterns.freeze())
 
 
@@ -72,6 +82,14 @@ def _comparison(op: ir.OpView, rewriter: PatternRewriter) -> bool:
     with rewriter.ip, op.location:
         number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _COMPARISONS[predicate])
         result = emitc.CmpOp(op.operation.result.type, number, *op.operation.operands).result
+    rewriter.replace_op(op.operation, [result])
+    return False
+
+
+def _signedness(op: ir.OpView, rewriter: PatternRewriter) -> bool:
+    """Between an unsigned memory and the signless integers of arith: a cast in C."""
+    with rewriter.ip, op.location:
+        result = emitc.CastOp(op.operation.results[0].type, op.operation.operands[0]).result
     rewriter.replace_op(op.operation, [result])
     return False
 

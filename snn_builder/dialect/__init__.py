@@ -174,8 +174,14 @@ def buffer(name: str, shape: Sequence[int], element: str) -> ir.Value:
 def clear(target: ir.Value, *, loc: str) -> None:
     """Fills an array with 0."""
     element = ir.MemRefType(target.type).element_type
-    zero = ir.FloatAttr.get(element, 0.0) if str(element).startswith("f") else ir.IntegerAttr.get(element, 0)
-    value = arith.ConstantOp(element, zero, loc=ir.Location.unknown()).result
+    unsigned = re.fullmatch(r"ui(\d+)", str(element))  # arith knows no such constants
+    type_ = ir.IntegerType.get_signless(int(unsigned[1])) if unsigned else element
+    zero = ir.FloatAttr.get(type_, 0.0) if str(type_).startswith("f") else ir.IntegerAttr.get(type_, 0)
+    value = arith.ConstantOp(type_, zero, loc=ir.Location.unknown()).result
+    if unsigned:
+        value = ir.Operation.create(
+            "builtin.unrealized_conversion_cast", results=[element], operands=[value], loc=ir.Location.unknown()
+        ).result
     with ir.Location.name(loc):
         linalg.fill(value, outs=[target])
 

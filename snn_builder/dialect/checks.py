@@ -33,8 +33,7 @@ def _layout() -> dict[str, list[tuple[str, bool]]]:
     layout = {}
     for name, body in re.findall(r"irdl\.operation @(\w+) \{(.*?)\n  \}", irdl_text(), re.DOTALL):
         listed = re.search(r"irdl\.operands\((.*?)\)", body, re.DOTALL)
-        assert listed is not None
-        parts = (part.split() for part in listed.group(1).split(","))
+        parts = (part.split() for part in listed.group(1).split(",")) if listed is not None else ()
         layout[f"snn.{name}"] = [(p[0].rstrip(":"), len(p) == 2) for p in parts]
     return layout
 
@@ -120,14 +119,90 @@ _FLOATS = ("f32", "f64")
 
 
 def _linear(o: _Op) -> None:
-    o.require(o.shape("w") == [o.size("y"), o.size("x")], f"w is {o.shape('w')}, not {[o.size('y'), o.size('x')]}")
-    for name in ("x", "w", "b"):
+    if len(o.shape("w")) == 3:
+        _event_weights(o, o.size("x"))
+    else:
+        o.require(o.shape("w") == [o.size("y"), o.size("x")], f"w is {o.shape('w')}, not {[o.size('y'), o.size('x')]}")
+        o.widens("w", "y")
+    for name in ("x", "b"):
         if o.has(name):
             o.widens(name, "y")
     o.element_in("y", "i32", "i64", *_FLOATS)
     o.require(len(o.shape("y")) == 1, "y is not of rank 1")
     if o.has("b"):
         o.require(o.shape("b") == o.shape("y"), "b and y differ in shape")
+
+
+def _event_weights(o: _Op, inputs: int) -> None:
+    """Weights of rank 3: [block of outputs][input][output], in the last block perhaps more than there are."""
+    blocks, of, width = o.shape("w")
+    if o.element("w") == "ui32":
+        o.require(not o.floating("y"), "packed weights with floats")
+        width *= 4
+    else:
+        o.widens("w", "y")
+    o.require(of == inputs, f"w is of {of} inputs, not {inputs}")
+    o.require(blocks == -(-o.size("y") // width), f"w has {blocks} blocks of {width} for {o.size('y')} outputs")
+
+
+def _events(o: _Op) -> None:
+    _list(o, "events", "count", o.size("x"))
+    if o.has("graded"):
+        o.element_in("graded", "i8", "i1")
+        o.require(o.shape("graded") == [1], "graded is more than one flag")
+
+
+def _spread(o: _Op) -> None:
+    _list(o, "events", "count", o.size("y"))
+
+
+def _keep(o: _Op) -> None:
+    _list(o, "events", "count", o.size("events"))
+    _list(o, "kept", "kept_count", o.size("events"))
+
+
+def _list(o: _Op, events: str, count: str, inputs: int) -> None:
+    o.element_in(events, "ui16", "ui32")
+    o.element_in(count, "index", "ui16", "ui32")
+    o.require(o.shape(events) == [inputs], f"{events} is {o.shape(events)}, not {[inputs]}")
+    o.require(o.shape(count) == [1], f"{count} is more than one number")
+    limit = 1 << int(o.element(events)[2:])
+    o.require(inputs < limit, f"{events} cannot list {inputs} inputs")
+
+
+def _gather(o: _Op) -> None:
+    listed = o.has("events")
+    o.require(listed or o.has("x"), "neither a list nor values")
+    o.require(listed == o.has("count"), "only one of events and count")
+    o.require(not o.has("graded") or (listed and o.has("x")), "graded without a list and values")
+    if listed:
+        _list(o, "events", "count", o.size("events"))
+    inputs = o.size("events" if listed else "x")
+    o.require(not o.has("x") or o.size("x") == inputs, "x and events differ in size")
+    o.element_in("y", "i32", "i64", *_FLOATS)
+    o.require(len(o.shape("w")) == 3, "w is not laid out for events")
+    _event_weights(o, inputs)
+    for name in ("x", "b"):
+        if o.has(name):
+            o.widens(name, "y")
+    if o.has("b"):
+        o.require(o.shape("b") == o.shape("y"), "b and y differ in shape")
+
+
+def _emit(o: _Op) -> None:
+    _list(o, "events", "count", o.size("spikes"))
+
+
+def _event(o: _Op) -> None:
+    for op in o.op.regions[0].blocks[0].operations:
+        name = op.operation.name
+        o.require(name in _IN_EVENT, f"{name} in a layer")
+
+
+_IN_EVENT = frozenset(
+    ["memref.alloca", "omp.terminator", "snn.gather", "snn.emit", "snn.rescale", "snn.sum", "snn.gain", "snn.output"]
+    + ["snn.li", "snn.lif", "snn.cubali", "snn.cubalif", "snn.scale", "snn.threshold"]
+)
 
 
 def _rescale(o: _Op) -> None:
@@ -319,6 +394,12 @@ _CHECKS: dict[str, Callable[[_Op], None]] = {
     "snn.threshold": _threshold,
     "snn.delay_read": _delay_read,
     "snn.delay_write": _delay_write,
+    "snn.events": _events,
+    "snn.spread": _spread,
+    "snn.keep": _keep,
+    "snn.event": _event,
+    "snn.gather": _gather,
+    "snn.emit": _emit,
 }
 
 

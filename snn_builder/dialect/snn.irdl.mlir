@@ -9,7 +9,8 @@
 // What IRDL cannot say (shapes agree, element types fit) is checked by snn_builder.dialect.verify. The constraint
 // values are repeated on purpose: using one value twice would mean that the two types, or attributes, are equal.
 irdl.dialect @snn {
-  // y[o] = (sum over i ascending, from +0, of w[o,i] * x[i]) + b[o]. Integer weights stand for w * 2^w_scale.
+  // y[o] = (sum over i ascending, from +0, of w[o,i] * x[i]) + b[o]. Integer weights stand for w * 2^w_scale. Weights of
+  // rank 3 are laid out for the event form, see gather.
   irdl.operation @linear {
     %x = irdl.base "!builtin.memref"
     %w = irdl.base "!builtin.memref"
@@ -297,5 +298,68 @@ irdl.dialect @snn {
     irdl.operands(x: %x, line: %line, at: optional %at)
     %depth = irdl.base "#builtin.integer"
     irdl.attributes {"depth" = %depth}
+  }
+
+  // The event form: spikes travel as lists of indices, ascending. A list is an array of unsigned integers and, in an
+  // array of one element, how many of them are there.
+
+  // Lists the elements of x that are not 0; graded: whether one of them is not 1.
+  irdl.operation @events {
+    %x = irdl.base "!builtin.memref"
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %graded = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, events: %events, count: %count, graded: optional %graded)
+  }
+
+  // The reverse: y = 1 where listed, else 0.
+  irdl.operation @spread {
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(events: %events, count: %count, y: %y)
+  }
+
+  // Copies a list.
+  irdl.operation @keep {
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %kept = irdl.base "!builtin.memref"
+    %kept_count = irdl.base "!builtin.memref"
+    irdl.operands(events: %events, count: %count, kept: %kept, kept_count: %kept_count)
+  }
+
+  // A layer: the operations of its region, each over all n outputs, done together, block by block of outputs. Buffers
+  // that are declared in the region hold what only these operations see.
+  irdl.operation @event {
+    %n = irdl.base "#builtin.integer"
+    irdl.attributes {"n" = %n}
+    %body = irdl.region
+    irdl.regions(body: %body)
+  }
+
+  // In a layer, linear's event form: y[o] = (sum over the listed i, ascending, from +0, of w[o,i] * x[i]) + b[o].
+  // Without x every listed input counts as 1, and where graded is there and 0 too; without a list all inputs count.
+  // Weights are [block of outputs][input][output]; 32-bit words hold four of them each, as bytes w + 128.
+  irdl.operation @gather {
+    %x = irdl.base "!builtin.memref"
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %graded = irdl.base "!builtin.memref"
+    %w = irdl.base "!builtin.memref"
+    %b = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: optional %x, events: optional %events, count: optional %count, graded: optional %graded, w: %w,
+                  b: optional %b, y: %y)
+    %w_scale = irdl.base "#builtin.integer"
+    irdl.attributes {"w_scale" = %w_scale}
+  }
+
+  // In a layer: appends the outputs that spike to a list.
+  irdl.operation @emit {
+    %spikes = irdl.base "!builtin.memref"
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    irdl.operands(spikes: %spikes, events: %events, count: %count)
   }
 }

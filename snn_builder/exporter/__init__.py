@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ..errors import Findings, Refused
+from ..errors import Findings
 from ..names import CNames
 from ..program import Program
 from ..ranges import analyse
@@ -16,10 +16,6 @@ from .weights import weights_text
 
 def texts(program: Program, findings: Findings) -> dict[str, str]:
     """The files by name."""
-    if program.options.kernel != "dense":
-        raise Refused(
-            program.network.file, "", f"kernel={program.options.kernel} does not exist yet", "use kernel=dense"
-        )
     names = CNames(program.network.file)
     layout = lay_out(program, names)
     for name in sorted(set(program.network.nodes) - set(layout.live)):

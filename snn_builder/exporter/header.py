@@ -147,7 +147,7 @@ def _summary(program: Program) -> str:
     if program.discrete.dt is not None:
         words.append(f"dt = {program.discrete.dt:.9g}")
     words.append("reset by subtraction" if options.reset == "subtract" else "reset to v_reset")
-    words.append(f"{options.kernel} kernel")
+    words.append({"dense": "dense kernel", "event": "event-driven kernel"}[options.kernel])
     return ", ".join(words) + "."
 
 

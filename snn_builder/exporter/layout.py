@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from ..names import CNames, mangle, printable
 from ..network import Conv, Delay, Flatten, Linear, Network, Neuron, Scale, Shape, Threshold, size, stored_order
 from ..program import STATE_FRAC, Array, Program, is_int8, summed_order
+from .event import event_weights, index_element, keeps_list
 
-ELEMENT_BYTES = {"i8": 1, "i32": 4, "f32": 4}
-C_TYPES = {"i8": "int8_t", "i32": "int32_t", "f32": "float"}
+ELEMENT_BYTES = {"i8": 1, "i32": 4, "ui16": 2, "ui32": 4, "f32": 4}
+C_TYPES = {"i8": "int8_t", "i32": "int32_t", "ui16": "uint16_t", "ui32": "uint32_t", "f32": "float"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,8 @@ Parameter: TypeAlias = "tuple[float, int] | Constant"
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """`live`: the nodes that reach an Output, in execution order; only they are built. `feedback`: per neuron whose value is read a step
-    later, whether its own array may hold it ("early": every reader runs before it is overwritten) or a copy is kept ("late")."""
+    later, whether its own array may hold it ("early": every reader runs before it is overwritten), a copy is kept ("late"), or the
+    spikes are kept as a list ("list")."""
 
     live: tuple[str, ...]
     feedback: dict[str, str]
@@ -148,8 +150,29 @@ def _feedback(program: Program, live: tuple[str, ...]) -> dict[str, str]:
     feedback: dict[str, str] = {}
     for source, target in sorted(program.schedule.previous):
         if source in place and target in place and feedback.get(source) != "late":
-            feedback[source] = "late" if place[target] > place[source] else "early"
+            feedback[source] = "late" if _last_read(program, target, place) > place[source] else "early"
+    for source in feedback:
+        targets = [target for other, target in program.schedule.previous if other == source and target in place]
+        straight = all(
+            wanted_order(program, target) in (None, value_order(program, source))
+            for target in targets
+            if isinstance(program.network.nodes[target], Linear)
+        )
+        if straight and keeps_list(program, source, targets):
+            feedback[source] = "list"
     return feedback
+
+
+def _last_read(program: Program, name: str, place: dict[str, int]) -> int:
+    """When the array that arrives at a node is read for the last time: nodes that hand it on as it is have readers of their own, and
+    registers store at the end of the step."""
+    if name in program.schedule.registers:
+        return len(place)
+    node, delays = program.network.nodes[name], program.discrete.delays.get(name)
+    if not isinstance(node, Flatten) and (delays is None or delays.any()):
+        return place[name]
+    readers = [target for target in program.network.successors(name) if target in place]
+    return max([place[name], *(_last_read(program, target, place) for target in readers)])
 
 
 # -- Arrays -------------------------------------------------------------------------------------------------------------------
@@ -170,7 +193,11 @@ def _states(program: Program, name: str, feedback: str | None, names: CNames) ->
     if isinstance(node, Neuron):
         members = ["i", "v"] if node.tau_syn is not None else ["v"]
         found = [Variable(names.claim(name, "{}_" + member), name, count, number) for member in members]
-        if feedback is not None and (node.spikes or feedback == "late"):
+        if feedback == "list":
+            element = index_element(count[0])
+            found.append(Variable(names.claim(name, "{}_events"), name, count, element))
+            found.append(Variable(names.claim(name, "{}_count"), name, (1,), element))
+        elif feedback is not None and (node.spikes or feedback == "late"):
             form = "{}_spikes" if feedback == "early" else "{}_prev"
             found.append(Variable(names.claim(name, form), name, count, element_of(program, name)))
     elif isinstance(node, Delay):
@@ -217,6 +244,9 @@ def _synapse(program: Program, node: Linear | Conv | Scale, names: CNames) -> di
     word = "scale" if isinstance(node, Scale) else "weight"
     form = "{}_w"
     element = "i8" if integer else "f32"
+    if isinstance(node, Linear) and program.options.kernel == "event":
+        weight, element, order = event_weights(weight, program.options.form)
+        scale += f", {order}"
     found = {
         "w": Constant(
             names.claim(name, form), name, weight.shape, element, weight, f"{printable(name)}.{word}, {dims}{scale}"

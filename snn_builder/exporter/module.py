@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import __version__, dialect
+from ..dialect import event
 from ..errors import Findings
 from ..names import CNames, printable
 from ..network import Conv, Delay, Flatten, Linear, Neuron, Pool, Scale, Shape, Terminal, Threshold, size
@@ -103,6 +104,9 @@ class _Step:
         for name, when in self.layout.feedback.items():
             if when == "late":
                 dialect.copy(self.value[name], self.previous[name], loc=_loc(name, "kept for the next step"))
+            elif when == "list":
+                events, count = self._state(name, "events"), self._state(name, "count")
+                event.events(self.value[name], events, count, loc=_loc(name, "kept for the next step"))
 
     # -- Arrays
 
@@ -112,6 +116,12 @@ class _Step:
     def _previous(self, name: str) -> Value:
         neuron = self.network.nodes[name]
         assert isinstance(neuron, Neuron)
+        if self.layout.feedback[name] == "list":
+            number = "i8" if self.integer else "f32"
+            spikes = self._buffer(name, "{}_prev", size(neuron.output_shape), number)
+            events, count = self._state(name, "events"), self._state(name, "count")
+            event.spread(events, count, spikes, loc=_loc(name, "last step's spikes"))
+            return spikes
         if self.layout.feedback[name] == "late":
             return self._state(name, "prev")
         return self._state(name, "spikes" if neuron.spikes else "v")

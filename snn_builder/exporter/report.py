@@ -31,6 +31,7 @@ def report_text(program: Program, layout: Layout, decisions: Decisions, findings
             "quantize": options.quantize,
             "reset": options.reset,
             "kernel": options.kernel,
+            "form": options.form,
             "input_scale": options.input_scale,
             "weights_section": options.weights_section,
         },

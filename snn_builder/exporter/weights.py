@@ -12,7 +12,7 @@ from ..names import printable
 from ..program import INT32_MIN, Array, Program
 from .layout import C_TYPES, Constant, Layout
 
-COLUMNS = {"i8": 24, "i32": 12, "f32": 8}
+COLUMNS = {"i8": 24, "i32": 12, "ui32": 10, "f32": 8}
 
 
 def weights_text(program: Program, layout: Layout) -> str:
@@ -66,13 +66,23 @@ def _braces(values: Array, element: str, indent: str) -> str:
     """One pair of braces per dimension: compilers warn where some are left out."""
     if values.ndim == 1:
         return f"{indent}{{\n{_rows(values, element, COLUMNS[element], indent + '    ')}\n{indent}}}"
+    if values.ndim == 2 and values.shape[1] <= COLUMNS[element] // 2:  # short rows, several to a line
+        rows = ("{" + ", ".join(_literals(row, element)) + "}" for row in values)
+        lines = iter(lambda: list(itertools.islice(rows, COLUMNS[element] // values.shape[1])), [])
+        return f"{indent}{{\n" + ",\n".join(f"{indent}    " + ", ".join(line) for line in lines) + f"\n{indent}}}"
     return f"{indent}{{\n" + ",\n".join(_braces(part, element, indent + " ") for part in values) + f"\n{indent}}}"
 
 
 def _rows(values: Array, element: str, columns: int, indent: str) -> str:
-    literals = _floats(values) if element == "f32" else _integers(values)
+    literals = iter(_literals(values, element))
     lines = iter(lambda: list(itertools.islice(literals, columns)), [])
     return ",\n".join(indent + ", ".join(line) for line in lines)
+
+
+def _literals(values: Array, element: str) -> Iterable[str]:
+    if element == "f32":
+        return _floats(values)
+    return (f"{value:#010x}u" for value in values.tolist()) if element == "ui32" else _integers(values)
 
 
 def _integers(values: Array) -> Iterable[str]:

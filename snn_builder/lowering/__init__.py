@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the snn dialect (N.mlir) to MLIR's own dialects (N.lowered.mlir): linalg, arith, memref and func."""
+"""From the snn dialect (N.mlir) to MLIR's own dialects (N.lowered.mlir): linalg, scf, arith, memref and func.
+
+kernel=event goes through two passes more, SNNToEvent and EventToLoops; what they leave is dense.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from mlir.passmanager import PassManager
 
 from ..dialect import InvalidModule, new_context, parse, to_text, walk
 from ..errors import Unreadable
+from .event_to_loops import EventToLoops
+from .snn_to_event import SNNToEvent
 from .snn_to_linalg import SNNToLinalg
 
-__all__ = ["SNNToLinalg", "lower"]
+__all__ = ["EventToLoops", "SNNToEvent", "SNNToLinalg", "lower"]
 
 
 def lower(text: str, file: str = "") -> str:
@@ -24,6 +29,8 @@ def lower(text: str, file: str = "") -> str:
             problem = f"not a module of the snn dialect: {error.first_line()}"
             raise Unreadable(file, "", problem, "make it with `python -m snn_builder export`") from None
         passes = PassManager("builtin.module")
+        passes.add(SNNToEvent(), name="snn-to-event")
+        passes.add(EventToLoops(), name="event-to-loops")
         passes.add(SNNToLinalg(), name="snn-to-linalg")
         passes.run(module.operation)
         left = [op.name for op in walk(module.operation) if op.name.startswith("snn.")]

@@ -73,6 +73,16 @@ class _Op:
         self._op = op
         self._operands = operands(op)
 
+    def elementwise(
+        self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], body: Body, tables: Sequence[ir.Value] = ()
+    ) -> None:
+        """Runs a body over all elements, as _elementwise does."""
+        _elementwise(inputs, outputs, body, tables)
+
+    def neuron(self, tables: dict[str, ir.Value], type_: ir.Type) -> _Neuron:
+        """The formula of a neuron operation."""
+        return _Neuron(self, tables, type_)
+
     def one(self, name: str) -> ir.Value:
         """The only value of an operand."""
         (value,) = self._operands[name]
@@ -187,7 +197,7 @@ def _rescale(op: _Op) -> None:
             result = _saturating_shift(x, shift)
         return [resize(scalar.saturate(result) if clamp else result, target)]
 
-    _elementwise([x], [y], body)
+    op.elementwise([x], [y], body)
 
 
 def _saturating_shift(x: ir.Value, shift: int) -> ir.Value:
@@ -211,7 +221,7 @@ def _sum(op: _Op) -> None:
             total = add(total, resize(element, wide))
         return [resize(scalar.saturate(total) if clamp else total, type_)]
 
-    _elementwise(xs, [y], body)
+    op.elementwise(xs, [y], body)
 
 
 def _gain(op: _Op) -> None:
@@ -220,7 +230,7 @@ def _gain(op: _Op) -> None:
     uniform, shift, wide = op.uniform("gain", type_), op.integer("gain_shift"), scalar.integer(64)
     if not m and uniform == 1 and (is_float(type_) or shift == 0):
         if x != y:
-            _copy_elements(x, y)
+            op.elementwise([x], [y], lambda x, y: [x])
         return
 
     def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
@@ -232,7 +242,7 @@ def _gain(op: _Op) -> None:
         result = shift_right(product, resize(scalar.mask(others[1], 31), wide) if e else shift)
         return [scalar.saturate(result) if op.integer("saturate") else resize(result, type_)]
 
-    _elementwise([x], [y], body, tables=[*m, *e])
+    op.elementwise([x], [y], body, tables=[*m, *e])
 
 
 class _Neuron:
@@ -303,7 +313,7 @@ def _neuron(op: _Op) -> None:
     names = [name for name in ("decay", "cur_decay", "vol_decay", "leak", "threshold", "reset") if op.all(name)]
 
     def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
-        neuron = _Neuron(op, dict(zip(names, others, strict=False)), type_)
+        neuron = op.neuron(dict(zip(names, others, strict=False)), type_)
         old = others[len(names) :]
         if len(states) == 1:
             new = [neuron.integrate("v", "decay", old[0], x, "leak")]
@@ -314,7 +324,7 @@ def _neuron(op: _Op) -> None:
             new[-1:] = neuron.fire(new[-1], _element(op.one("spikes")))
         return new
 
-    _elementwise([op.one("x")], outputs, body, tables=[op.one(name) for name in names])
+    op.elementwise([op.one("x")], outputs, body, tables=[op.one(name) for name in names])
 
 
 def _scale(op: _Op) -> None:
@@ -326,12 +336,18 @@ def _scale(op: _Op) -> None:
 def _threshold(op: _Op) -> None:
     x, spikes, tables = op.one("x"), op.one("spikes"), op.all("threshold")
     type_ = _element(x) if is_float(_element(x)) else scalar.integer(32)
+    highest = (1 << ir.IntegerType(_element(x)).width - 1) - 1 if not is_float(type_) else 0
+    limit = op.uniform("threshold", type_)
+    if not tables and not is_float(type_) and not -highest - 1 <= limit < highest:  # no number of that type can decide
+        always = scalar.constant(_element(spikes), limit < highest)
+        _elementwise([x], [spikes], lambda x, y: [always])
+        return
 
     def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
-        limit = others[0] if tables else scalar.constant(type_, op.uniform("threshold", type_))
-        return [scalar.flag(greater(resize(x, type_), limit), _element(spikes))]
+        least = others[0] if tables else scalar.constant(type_, limit)
+        return [scalar.flag(greater(resize(x, type_), least), _element(spikes))]
 
-    _elementwise([x], [spikes], body, tables=tables)
+    op.elementwise([x], [spikes], body, tables=tables)
 
 
 def _output(op: _Op) -> None:
@@ -339,9 +355,9 @@ def _output(op: _Op) -> None:
     if op.integer("rows") > 1:
         loops.output(op)
     elif is_float(_element(x)):
-        _elementwise([x], [out], lambda x, out: [add(x, scalar.constant(x.type, 0.0))])
+        op.elementwise([x], [out], lambda x, out: [add(x, scalar.constant(x.type, 0.0))])
     else:
-        _copy_elements(x, out)
+        op.elementwise([x], [out], lambda x, out: [resize(x, out.type)])
 
 
 def _copy_elements(x: ir.Value, y: ir.Value) -> None:
