@@ -118,6 +118,13 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     stage = add("size", _size, "bytes of images by section")
     stage.add_argument("files", metavar="ELF", nargs="+")
     stage.add_argument("--json", action="store_true")
+    if words[:1] == ["size"]:
+        from .budget import amount
+
+        for kind in ("ram", "flash"):
+            stage.add_argument(
+                f"--budget-{kind}", type=amount, metavar="BYTES", help=f"fail where an image has more {kind} (64k, 1M)"
+            )
     return parser
 
 
@@ -244,9 +251,14 @@ def _image(chosen: argparse.Namespace) -> int:
 
 
 def _size(chosen: argparse.Namespace) -> int:
+    from .budget import check
     from .elf import main
 
-    return main(chosen.files, chosen.json)
+    status = main(chosen.files, chosen.json)
+    for error in check(chosen.files, chosen.budget_ram, chosen.budget_flash):
+        print(f"error: {error}", file=sys.stderr)
+        status = error.status
+    return status
 
 
 if __name__ == "__main__":
