@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from snn_builder import budget, elf
+from snn_builder import elf
 from snn_builder.__main__ import main
 from snn_builder.api import generate
 from snn_builder.harness import bake
@@ -73,42 +73,41 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "firmware.elf"
 
 
-def totals(parts: list[budget.Part]) -> dict[str, int]:
-    return {name: sum(part.size for part in parts if part.name == name) for name in {part.name for part in parts}}
-
-
-def test_parts_of_an_image(image: Path) -> None:
-    """Known sizes are found, and the parts together are no more than the sections."""
-    found, sizes = totals(budget.parts(image)), elf.sections(image)
-    assert found["weights and tables of digits"] == 48 * 64 + 48 * 4 + 10 * 48 + 10 * 4
-    assert found["baked data"] == 100 * 12 * 8 + 100 * 4
-    assert found["variable uart"] == 1000 and found["variable counter"] == 4 and found["variable state"] == 232
-    assert found["kernel of digits"] > 100 and found["other code"] > 100
-    parts = budget.parts(image)
-    assert sum(part.size for part in parts if part.stored) <= sizes.flash
-    assert sum(part.size for part in parts if part.writable) <= sizes.ram
+def test_symbols_of_an_image(image: Path) -> None:
+    """Known sizes are found, the largest first, and together they are no more than the sections."""
+    found, sizes = elf.symbols(image), elf.sections(image)
+    assert found[0] == ("baked_input", 100 * 12 * 8, "rodata") and found[1] == ("digits_fc1_w", 48 * 64, "rodata")
+    assert {
+        ("uart", 1000, "bss"),
+        ("counter", 4, "data"),
+        ("state", 232, "bss"),
+        ("baked_check", 400, "rodata"),
+    } <= set(found)
+    for kind in ("text", "rodata", "data", "bss"):
+        assert sum(size for _, size, held in found if held == kind) <= getattr(sizes, kind)
 
 
 def test_within_budget(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = elf.sections(image)
+    sizes = elf.footprint(image)
     words = ["size", str(image), "--budget-flash", str(sizes.flash), "--budget-ram", str(sizes.ram)]
     assert main(words) == 0 and capsys.readouterr().err == ""
     assert main(["size", str(image), "--budget-flash", "64k", "--budget-ram", "1M"]) == 0
 
 
 def test_over_budget(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = elf.sections(image)
+    sizes = elf.footprint(image)
     assert main(["size", str(image), "--budget-flash", str(sizes.flash - 1), "--budget-ram", "1k"]) == 1
     printed = capsys.readouterr()
     assert str(image) in printed.out  # the table all the same
     flash, ram = printed.err.splitlines()
     assert flash.startswith(
-        f"error: {image}: flash: {sizes.flash:,d} bytes, 1 more than the budget of {sizes.flash - 1:,d}; largest: baked data "
+        f"error: {image}: flash: {sizes.flash:,d} bytes, 1 more than the budget of {sizes.flash - 1:,d}: harness "
     )
-    assert "weights and tables of digits 3,784" in flash
+    assert "weights 3,784" in flash and "(most of all baked_input 9,600, digits_fc1_w 3,072, " in flash
     assert ram.startswith(
-        f"error: {image}: ram: {sizes.ram:,d} bytes, {sizes.ram - 1024:,d} more than the budget of 1,024; largest: variable uart 1,000, variable state 232, "
+        f"error: {image}: ram: {sizes.ram:,d} bytes, {sizes.ram - 1024:,d} more than the budget of 1,024: other 1,"
     )
+    assert ", states 232" in ram and "(most of all uart 1,000, state 232, sums 80); " in ram
     assert ram.endswith("; make what is largest smaller, or raise the budget")
 
 
@@ -122,7 +121,7 @@ def test_every_image_is_looked_at(image: Path, tmp_path: Path, capsys: pytest.Ca
     stripped, text = tmp_path / "stripped.elf", "static volatile char buffer[500]; void _start(void) { buffer[1] = 2; }"
     subprocess.run([*ZIG, "-nostdlib", "-s", "-x", "c", "-", "-o", stripped], input=text, text=True, check=True)
     assert main(["size", str(stripped), "--budget-ram", "100"]) == 1
-    assert "largest: what has no symbol 500;" in capsys.readouterr().err
+    assert "budget of 100: other 500; make" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "64K", "-1", "1.5k", "64 k"])

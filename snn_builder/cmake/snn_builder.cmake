@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# snn_builder_add_network(TARGET MODEL file.nir [NAME n] [QUANTIZE] [DT s] [RESET zero|subtract] [KERNEL k] [INPUT_SCALE e]
-#                         [WEIGHTS_SECTION s] [OPTIONS word...])
+# snn_builder_add_network(TARGET MODEL file.nir [NAME n] [QUANTIZE] [DT s] [RESET zero|subtract] [RESET_DELAY n]
+#                         [KERNEL k] [FORM f] [INPUT_SCALE e] [WEIGHTS_SECTION s] [OPTIONS word...])
 #
 # Makes the static library TARGET of a network; who links it finds the header, NAME.h (without NAME: snn_network.h). The keywords are
 # the options of `python -m snn_builder generate`, and OPTIONS any of them as they are. A relative MODEL is in the source directory.
@@ -19,7 +19,7 @@ if(NOT Python3_EXECUTABLE)
 endif()
 
 function(snn_builder_add_network target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "QUANTIZE" "MODEL;NAME;DT;RESET;KERNEL;INPUT_SCALE;WEIGHTS_SECTION" "OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "QUANTIZE" "MODEL;NAME;DT;RESET;RESET_DELAY;KERNEL;FORM;INPUT_SCALE;WEIGHTS_SECTION" "OPTIONS")
   if(NOT arg_MODEL)
     message(FATAL_ERROR "snn_builder_add_network(${target}): no MODEL; add MODEL file.nir")
   endif()
@@ -36,7 +36,7 @@ function(snn_builder_add_network target)
   if(arg_QUANTIZE)
     list(APPEND words --quantize)
   endif()
-  foreach(option DT RESET KERNEL INPUT_SCALE WEIGHTS_SECTION)
+  foreach(option DT RESET RESET_DELAY KERNEL FORM INPUT_SCALE WEIGHTS_SECTION)
     if(DEFINED arg_${option})
       string(TOLOWER ${option} word)
       string(REPLACE "_" "-" word ${word})
