@@ -18,6 +18,7 @@ from .discretise import discretise
 from .errors import Finding, Findings, Refused, SnnError, Unreadable
 from .network import Delay, Network
 from .options import Options
+from .pipeline import compile_network
 from .reader import read
 from .schedule import schedule
 
@@ -46,7 +47,7 @@ def check(path: str | os.PathLike[str], options: Options | None = None) -> Check
     options = options or Options()
     findings = Findings(path)
     try:
-        contents = all_texts(path, options, findings)
+        contents = all_texts(compile_network(path, options, findings), findings)
     except SnnError as error:
         _add(findings, Finding("error", error.node, error.problem, error.remedy))
         if not isinstance(error, Unreadable):

@@ -33,6 +33,7 @@ def report_text(program: Program, layout: Layout, decisions: Decisions, findings
             "kernel": options.kernel,
             "form": options.form,
             "input_scale": options.input_scale,
+            "weights_section": options.weights_section,
         },
         "dt": program.discrete.dt,
         "dt_from": program.discrete.dt_from,

@@ -384,7 +384,9 @@ class _Gather:
         if not self.packed:
             sums = _variable(self.name, self.type, count=count)
             self._clear(sums, count)
-            self._by_kind(lambda: self._add_rows(sums, block, count, False), lambda: self._add_rows(sums, block, count, True))
+            self._by_kind(
+                lambda: self._add_rows(sums, block, count, False), lambda: self._add_rows(sums, block, count, True)
+            )
             return sums
         sums = _variable(self.name, self.type, count=self.width)
         self._by_kind(lambda: self._add_lanes(sums, block), lambda: self._add_products(sums, block))

@@ -69,7 +69,9 @@ class _Node:
     def conflicts(self, other: _Node) -> bool:
         """Must the two stay in their order?"""
         return bool(
-            _overlap(self.writes, other.reads) or _overlap(self.writes, other.writes) or _overlap(self.reads, other.writes)
+            _overlap(self.writes, other.reads)
+            or _overlap(self.writes, other.writes)
+            or _overlap(self.reads, other.writes)
         )
 
 
@@ -269,4 +271,3 @@ def _rank(array: ir.Value) -> int:
 
 def _count(array: ir.Value) -> int:
     return int(ir.MemRefType(array.type).shape[0])
-
