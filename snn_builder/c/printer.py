@@ -418,7 +418,8 @@ class FunctionPrinter:
                 continue
             array, block, *_ = op.operation.operands
             expression = self._values.get(block)
-            if array.owner.operation.name != "emitc.get_global" or expression is None or (array, block) in self._rows:
+            weights = not isinstance(array.owner, ir.Block) and array.owner.operation.name == "emitc.get_global"
+            if not weights or expression is None or (array, block) in self._rows:
                 continue
             place = self._places[array]
             inner = re.findall(r"(\d+)x", str(array.type))[2]

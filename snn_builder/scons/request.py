@@ -70,6 +70,7 @@ class Request:
             reset=self.reset,
             kernel=self.kernel or board.kernel,
             input_scale=self.input_scale if quantize else None,
+            form=board.form,
         )
 
 

@@ -79,7 +79,7 @@ def add_stages(env: Any) -> None:
 def network(env: Any, directory: str, model: str, options: Options | None = None, **choices: Any) -> Any:
     """The static library of `model` in `directory`, and on the way to it every file of the network.
 
-    `options` or `choices` (name, quantize, dt, reset, kernel, input_scale) are as for the command line.
+    `options` or `choices` (name, quantize, dt, reset, kernel, input_scale, form) are as for the command line.
     """
     options = options or Options(**choices)
     name = options.name
@@ -98,6 +98,7 @@ def flags(options: Options) -> list[str]:
     words += ["--dt", repr(options.dt)] if options.dt is not None else []
     words += ["--reset", options.reset] if options.reset != default.reset else []
     words += ["--kernel", options.kernel] if options.kernel != default.kernel else []
+    words += ["--form", options.form] if options.form != default.form else []
     # one word: argparse takes a negative number behind a space for an option
     words += [f"--input-scale={options.input_scale}"] if options.input_scale is not None else []
     return words
