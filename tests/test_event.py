@@ -6,29 +6,17 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import itertools
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import board_images
 import numpy as np
 import pytest
-from mlir.passmanager import PassManager
-
-import board_images
 from compiled import EXACT, WARNINGS
-from snn_builder import dialect
-from snn_builder.c import emit_c
-from snn_builder.emulator import emulator
-from snn_builder.errors import Findings
-from snn_builder.exporter import texts
-from snn_builder.exporter.layout import lay_out
-from snn_builder.lowering import EventToLoops, SNNToEvent, lower
-from snn_builder.names import CNames
-from snn_builder.options import Options
-from snn_builder.pipeline import compile_network
-from snn_builder.program import Program
-from snn_builder.reference import simulate
+from mlir.passmanager import PassManager
 from support import (
     CONSTRUCTED,
     CONSTRUCTED_DT,
@@ -42,9 +30,24 @@ from support import (
     write_nir,
 )
 
+from snn_builder import dialect
+from snn_builder.c import emit_c
+from snn_builder.emulator import emulator
+from snn_builder.errors import Findings
+from snn_builder.exporter import texts
+from snn_builder.exporter.layout import lay_out
+from snn_builder.lowering import EventToLoops, SNNToEvent, lower
+from snn_builder.names import CNames
+from snn_builder.options import Options
+from snn_builder.pipeline import compile_network
+from snn_builder.program import Program
+from snn_builder.reference import simulate
+
 PACKED = Options(quantize=True, kernel="event")
 CHOICES = [
-    pytest.param(dataclasses.replace(PACKED, quantize=quantize, form=form), id=f"{'int8' if quantize else 'f32'}-{form}")
+    pytest.param(
+        dataclasses.replace(PACKED, quantize=quantize, form=form), id=f"{'int8' if quantize else 'f32'}-{form}"
+    )
     for quantize in (True, False)
     for form in ("packed", "column")
 ]
@@ -145,7 +148,7 @@ class Random:
         self.nodes: dict[str, dict[str, Any]] = {"input": terminal("Input", self.sizes[0])}
         self.edges: list[tuple[str, str]] = []
         spiking = ["input"]
-        for index, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:], strict=False)):
+        for index, (inputs, outputs) in enumerate(itertools.pairwise(self.sizes)):
             name = f"n{index}"
             self.nodes[name] = self._neuron(outputs)
             self._connect(spiking[-1], name, inputs, outputs)
@@ -211,7 +214,7 @@ def mlp(path: Path, sizes: list[int], spread: float, seed: int = 0) -> Path:
     rng = np.random.default_rng(seed)
     nodes: dict[str, dict[str, Any]] = {"input": terminal("Input", sizes[0])}
     edges, last = [], "input"
-    for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+    for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes), 1):
         nodes[f"fc{index}"] = {"type": "Linear", "weight": rng.normal(0, spread, (outputs, inputs)).astype(np.float32)}
         nodes[f"lif{index}"] = lif(outputs)
         edges += [(last, f"fc{index}"), (f"fc{index}", f"lif{index}")]
@@ -290,7 +293,11 @@ def test_the_event_form_is_a_stage(tmp_path: Path) -> None:
 def test_no_array_where_a_list_or_a_register_will_do(tmp_path: Path) -> None:
     nir = mlp(tmp_path / "net.nir", [12, 8, 3], 0.5)
     kernel = c_files(program_of(nir, dataclasses.replace(PACKED, dt=0.001)))["snn_network.c"]
-    arrays = [line.split()[1] for line in kernel.splitlines() if line.startswith("    ") and line.endswith("];") and "=" not in line]
+    arrays = [
+        line.split()[1]
+        for line in kernel.splitlines()
+        if line.startswith("    ") and line.endswith("];") and "=" not in line
+    ]
     assert sorted(arrays) == ["fc1_sum[8];", "fc2_sum[4];", "in_list[12];", "lif1_list[8];"]
 
 
@@ -313,7 +320,9 @@ def test_retraining_keeps_the_module(tmp_path: Path) -> None:
 
 
 @functools.cache
-def on_xheep(nir: Path, options: Options, folder: Path, density: float, toolchain: str = "zig") -> tuple[np.ndarray, float, int]:
+def on_xheep(
+    nir: Path, options: Options, folder: Path, density: float, toolchain: str = "zig"
+) -> tuple[np.ndarray, float, int]:
     """Outputs of 6 steps on random spikes, instructions per step, bytes of stack that they took."""
     program = program_of(nir, options)
     (given,) = program.network.terminals("Input")

@@ -33,6 +33,9 @@ from .expression import (
 UNROLLED = "unrolled"
 """The name of a loop that compilers are asked to unroll, and its macro in capitals."""
 
+ROW_BY_ROW = "row_by_row"
+"""The name of a loop whose rounds compilers are asked to keep apart, and its macro in capitals."""
+
 LONGEST = 90
 """An expression beyond that many characters gets a local of its own, so that a line can be read."""
 
@@ -405,6 +408,8 @@ class FunctionPrinter:
                 self._emit(UNROLLED.upper())
             self._emit(f"for ({C_TYPES[type_]} {name} = {lower.text}; {name} < {upper.within(10)}; {advance}) {{")
             self._depth += 1
+            if name_of(op.location) == ROW_BY_ROW:
+                self._emit(f"{ROW_BY_ROW.upper()};")
             self._statements([o.operation for o in block.operations])
         self._emit("}")
         for key in rows:
