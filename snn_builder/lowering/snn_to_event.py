@@ -122,6 +122,9 @@ class _Function:
         places = {node.place for each in touching for node in self.layer[each.place]}
         merged = [node for node in self.nodes if node.place in places]
         last = merged[-1].place
+        written = [value for node in merged for value in node.writes]
+        if any(node.kind == "snn.linear" and node.operands["x"][0] in written for node in merged):
+            return  # a block of outputs would be written before the next one reads it
         for node in merged:
             between = (other for other in self.nodes if node.place < other.place < last and other.place not in places)
             if any(node.conflicts(other) for other in between):
@@ -163,7 +166,7 @@ class _Function:
             listed = (writer.operands["events"][0], writer.operands["count"][0])
         elif writer is not None and writer.kind in _SPIKING and x in writer.operands["spikes"]:
             listed = self._emitted(writer)
-        elif writer is not None and writer.kind in ("snn.li", "snn.cubali"):
+        elif any(other.kind in ("snn.li", "snn.cubali") and x in other.operands["v"] for other in self.nodes):
             listed, values = None, x
         else:
             kept = writer is None and _is_state_of_spikes(x, self.nodes)

@@ -357,7 +357,7 @@ def _neuron(op: _Op) -> None:
 def _scale(op: _Op) -> None:
     y = op.one("y")
     type_ = _element(y)
-    _elementwise([op.one("x"), op.one("w")], [y], lambda x, w, y: [multiply(resize(w, type_), resize(x, type_))])
+    op.elementwise([op.one("x"), op.one("w")], [y], lambda x, w, y: [multiply(resize(w, type_), resize(x, type_))])
 
 
 def _threshold(op: _Op) -> None:
