@@ -110,7 +110,7 @@ def test_several_models() -> None:
     ("options", "line"),
     [
         ({"bord": "host"}, "bord=host: unknown option; did you mean board?"),
-        ({"xyzzy": "1"}, "xyzzy=1: unknown option; use board, board_path, dt, input, input_scale, kernel, labels, model, name, quantize, reset or toolchain"),
+        ({"xyzzy": "1"}, "xyzzy=1: unknown option; use board, board_path, dt, input, input_scale, kernel, labels, model, name, quantize, reset, reset_delay or toolchain"),
         ({"ram": "64k"}, "ram=64k: no option of board host; add board=small"),
         ({"board": "small", "ram": "1k"}, "ram=1k: not a choice for board small; use 64k or 128k"),
         ({"board": "smal"}, "board=smal: no such board; did you mean small?"),

@@ -29,7 +29,7 @@ def test_python(module: str, arguments: str) -> None:
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed: pip install -e .[test]")
     if module == "mypy" and sys.version_info < (3, 11):
-        pytest.skip("the NumPy for Python 3.10 is an older one, whose types are not those that the code is checked against")
+        pytest.skip("on Python 3.10 NumPy is an older one with other types")
     passes(sys.executable, "-m", module, *arguments.split())
 
 

@@ -201,7 +201,20 @@ def _event(o: _Op) -> None:
 
 _IN_EVENT = frozenset(
     f"snn.{name}"
-    for name in ("gather", "emit", "rescale", "sum", "gain", "output", "scale", "threshold", "li", "lif", "cubali", "cubalif")
+    for name in (
+        "gather",
+        "emit",
+        "rescale",
+        "sum",
+        "gain",
+        "output",
+        "scale",
+        "threshold",
+        "li",
+        "lif",
+        "cubali",
+        "cubalif",
+    )
 ) | {"memref.alloca", "omp.terminator"}
 
 
