@@ -41,9 +41,9 @@ lists of words, file names are relative to the board's directory. Only `descript
     }
 
 Linker options are written as the program that links takes them: -Wl, for cc, bare for `link`. --defsym, -T and -o come
-from the build.
-The build compiles the network, main.c, baked.c and `sources`, and links them in this order: sources, main, baked, the
-network's library, libs. `firmware/` and the board's directory are on the include path.
+from the build. It compiles the network, main.c, baked.c and `sources`, and for a board with -ffreestanding in `cflags`
+firmware/mem.c; it links them in the order sources, mem, main, baked, the network's library, libs, compiler-rt. `firmware/`
+and the board's directory are on the include path.
 """
 
 from __future__ import annotations
@@ -127,6 +127,11 @@ class Board:
     uart_baud: int | None = None
     run: str = "native"
     emulator: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def freestanding(self) -> bool:
+        """Without a C library: the build adds firmware/mem.c."""
+        return "-ffreestanding" in self.cflags
 
     def toolchain(self, wanted: str = "auto", path: str | None = None) -> Toolchain:
         """The toolchain `wanted`, or for "auto" the first that is there. Raises `Unreadable` when there is none."""

@@ -6,6 +6,7 @@ Made from the ELF file alone, so it is the same for every toolchain.
 
 from __future__ import annotations
 
+import argparse
 import bisect
 import dataclasses
 import functools
@@ -21,6 +22,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from .errors import Refused, Unreadable
+from .files import write
 
 CPUS = {"EM_386": "x86", "EM_RISCV": "riscv32"}
 
@@ -161,6 +163,27 @@ def _parts(elf: ELFFile) -> tuple[tuple[Segment, ...], tuple[Section, ...], tupl
         tuple(sorted(sections, key=lambda s: s.address)),
         tuple(sorted(symbols, key=lambda s: (s.address, s.name))),
     )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `python -m snn_builder image`."""
+    parser.add_argument("elf", metavar="ELF", help="the image")
+    for name, text in (
+        ("bin", "memory as it is before the start"),
+        ("hex", "for $readmemh"),
+        ("map", "what lies where"),
+    ):
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write this file: {text}")
+
+
+def main(chosen: argparse.Namespace) -> int:
+    """`python -m snn_builder image`: checks an image and writes it in other forms."""
+    image = read(chosen.elf)
+    check(image)
+    for target, form in ((chosen.bin, binary), (chosen.hex, verilog_hex), (chosen.map, memory_map)):
+        if target is not None:
+            write(target, form(image))
+    return 0
 
 
 def check(image: Image) -> None:

@@ -11,14 +11,17 @@ from .errors import Unreadable
 
 DEFAULT_NAME = "snn_network"
 RESETS = ("zero", "subtract")
+RESET_DELAYS = ("0", "1")
 KERNELS = ("dense", "event")
 FORMS = ("packed", "column")
+LAYOUTS = ("plain", "xheep")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0). `form`: how the event
-    kernel keeps weights, for 32-bit cores or for hosts with SIMD.
+    kernel keeps weights, for 32-bit cores or for hosts with SIMD. `reset_delay`: steps between a spike and its reset: 0 as in NIR, 1 as
+    in snnTorch. `weights_section` None means: where the compiler puts constants.
 
     Raises `Unreadable` (bad usage) for a value that no build can take.
     """
@@ -30,6 +33,8 @@ class Options:
     kernel: str = "dense"
     input_scale: int | None = None
     form: str = "packed"
+    reset_delay: int = 0
+    weights_section: str | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name.endswith("_"):
@@ -47,6 +52,7 @@ class Options:
             ("reset", self.reset, RESETS),
             ("kernel", self.kernel, KERNELS),
             ("form", self.form, FORMS),
+            ("reset_delay", str(self.reset_delay), RESET_DELAYS),
         ):
             if value not in allowed:
                 raise Unreadable("", "", f"{option} '{value}' is unknown", "use " + " or ".join(allowed))
@@ -54,6 +60,13 @@ class Options:
             raise Unreadable("", "", f"input_scale {self.input_scale} is out of range", "use -16 to 16")
         if self.input_scale is not None and not self.quantize:
             raise Unreadable("", "", "input_scale needs integer mode", "add --quantize, or leave input_scale out")
+        if self.weights_section is not None and not re.fullmatch(r"[A-Za-z_.][A-Za-z0-9_.$-]*", self.weights_section):
+            raise Unreadable(
+                "",
+                "",
+                f"weights_section '{self.weights_section}' cannot name a section",
+                "use letters, digits and . _ $ -, not a digit first",
+            )
 
     @property
     def mode(self) -> str:

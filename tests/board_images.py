@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,10 +41,11 @@ def build(
     defsyms: Mapping[str, int] | None = None,
     include: Iterable[Path] = (),
     needs_runtime: bool = False,
+    by: Callable[[list[str]], int] | None = None,
 ) -> Path:
     """folder/firmware.elf from C text or files, with the board's own sources; `sources` replaces some of these by text.
 
-    zig's runtime library takes seconds to build: only with `needs_runtime`.
+    zig's runtime library takes seconds to build: only with `needs_runtime`. `by` links, instead of the linker alone.
     """
     try:
         tools = board.toolchain(toolchain)
@@ -87,7 +88,11 @@ def build(
         *tools.libs,
         *runtime,
     ]
-    _run([*linker, *words, "-o", str(elf)])
+    command = [*linker, *words, "-o", str(elf)]
+    if by is not None:
+        assert by(command) == 0
+    else:
+        _run(command)
     return elf
 
 

@@ -129,8 +129,9 @@ class Oracle:
     """The same network through mlir-translate's printer."""
 
     def __init__(
-        self, directory: Path, text: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray] = {}
-    ) -> None:
+        self, directory: Path, text: str, arguments: Sequence[Argument], weights: Mapping[str, np.ndarray] = {},
+        flags: Sequence[str] = ("-fwrapv",),
+    ) -> None:  # fmt: skip
         with dialect.new_context() as context:
             module = dialect.parse(lower(text), context)
             to_emitc(module)
@@ -143,7 +144,7 @@ class Oracle:
         ).stdout
         includes = "#include <math.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
         sources = {"oracle.c": includes + printed, "weights.c": weights_c(weights, "")}
-        self._library = compile_library(directory, sources, ["-fwrapv"])
+        self._library = compile_library(directory, sources, flags)
         self.arguments = list(arguments)
         self.state = {a.name: np.zeros(a.shape, DTYPES[a.element]) for a in arguments if a.role == "state"}
 

@@ -87,8 +87,12 @@ def weights(seed: int) -> np.ndarray:
     return found.astype(np.float32)
 
 
-def small_network(path: Path, seed: int = 0) -> None:
-    chain(path, weights(seed), lif(4, tau=np.linspace(0.01, 0.02, 4), r=np.linspace(10.0, 20.0, 4)))
+def small_network(path: Path, seed: int = 0, weight: float | None = None) -> None:
+    """11 -> 4 LIF neurons with random weights; `weight` is put among them."""
+    values = weights(seed)
+    if weight is not None:
+        values[1, 1] = weight
+    chain(path, values, lif(4, tau=np.linspace(0.01, 0.02, 4), r=np.linspace(10.0, 20.0, 4)))
 
 
 def make_tree(path: Path) -> Tree:

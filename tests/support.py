@@ -42,21 +42,28 @@ def reset_of(name: str) -> str:
 def write_nir(
     path: Path, nodes: dict[str, dict[str, Any]], edges: list[tuple[str, str]], metadata: dict[str, Any] | None = None
 ) -> Path:
-    """A NIR file with exactly these fields."""
+    """A NIR file with exactly these fields; a nested graph has the fields type, nodes and edges."""
     with h5py.File(path, "w") as tree:
         graph = tree.create_group("node")
-        graph["type"] = "NIRGraph"
-        group = graph.create_group("nodes")
-        for name, fields in nodes.items():
-            node = group.create_group(name)
-            for field, value in fields.items():
-                node[field] = value
-        graph.create_dataset("edges", data=np.array(edges, dtype=object).reshape(-1, 2), dtype=h5py.string_dtype())
+        _write_graph(graph, nodes, edges)
         if metadata is not None:
             entries = graph.create_group("metadata")
             for key, value in metadata.items():
                 entries[key] = value
     return path
+
+
+def _write_graph(graph: h5py.Group, nodes: dict[str, dict[str, Any]], edges: list[tuple[str, str]]) -> None:
+    graph["type"] = "NIRGraph"
+    group = graph.create_group("nodes")
+    for name, fields in nodes.items():
+        node = group.create_group(name)
+        if fields["type"] == "NIRGraph":
+            _write_graph(node, fields["nodes"], fields["edges"])
+            continue
+        for field, value in fields.items():
+            node[field] = value
+    graph.create_dataset("edges", data=np.array(edges, dtype=object).reshape(-1, 2), dtype=h5py.string_dtype())
 
 
 def terminal(kind: str, *shape: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import re
 import shutil
@@ -13,7 +14,20 @@ import pytest
 from board_images import FIRMWARE, board, build, scratch
 
 from snn_builder.errors import Refused, Unreadable
-from snn_builder.image import Image, Section, Segment, binary, check, memory_map, read, refuse_if_too_large, verilog_hex
+from snn_builder.image import (
+    Image,
+    Section,
+    Segment,
+    add_arguments,
+    binary,
+    check,
+    main,
+    memory_map,
+    read,
+    refuse_if_too_large,
+    verilog_hex,
+)
+from snn_builder.link import link
 
 PROGRAM = """
 #include "board.h"
@@ -79,6 +93,18 @@ def test_map() -> None:
     assert bottom is not None and lines[-1] == f"0x{bottom:08x} {65536 - bottom:10,d}  stack"
 
 
+def test_command(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    elf = image()
+    words = [word for kind in ("bin", "hex", "map") for word in (f"--{kind}", str(tmp_path / kind))]
+    assert main(parser.parse_args([str(elf.path), *words])) == 0
+    assert (tmp_path / "bin").read_bytes() == binary(elf)
+    assert (tmp_path / "hex").read_text() == verilog_hex(elf)
+    assert (tmp_path / "map").read_text() == memory_map(elf)
+    assert main(parser.parse_args([str(elf.path)])) == 0
+
+
 def test_what_does_not_fit() -> None:
     """The linker stops; linked for more memory, the image says what it needs."""
     sizes = board("xheep").options["ram"].values
@@ -101,6 +127,36 @@ def test_what_does_not_fit() -> None:
         refuse_if_too_large(
             dataclasses.replace(large, sections=(), segments=(*large.segments, HUGE), symbols=()), "ram", "64k", sizes
         )
+
+
+@pytest.mark.parametrize("toolchain", ["zig", "gcc"])
+def test_linking_says_what_would_do(toolchain: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One sentence for what does not fit; the linker's own words for everything else."""
+    xheep = board("xheep")
+
+    def attempt(text: str, size: int) -> Path:
+        return build(
+            xheep, text, tmp_path, toolchain, cflags=[f"-DSIZE={size}"], by=lambda command: link(xheep, command)
+        )
+
+    assert attempt(PROGRAM, 1000).is_file()
+    assert capfd.readouterr() == ("", "")
+    (tmp_path / "firmware.elf").unlink()
+    with pytest.raises(Refused) as error:
+        attempt(PROGRAM, 70_000)
+    assert re.fullmatch(
+        r".*/firmware.elf: needs [0-9,]+ bytes of memory, .* \(most of all weights, 70,000\); pass ram=96k",
+        str(error.value),
+    )
+    assert not (tmp_path / "firmware.elf").exists() and capfd.readouterr() == ("", "")
+    with pytest.raises(AssertionError):
+        attempt(
+            PROGRAM.replace("board_init();", "board_init(); missing();").replace(
+                "int main", "void missing(void);\nint main", 1
+            ),
+            1000,
+        )
+    assert "missing" in capfd.readouterr().err
 
 
 HUGE = Segment(0x100000, 0x100000, 1 << 20, b"", True, False)

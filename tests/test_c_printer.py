@@ -343,6 +343,25 @@ def test_an_index_that_is_read_before_a_store() -> None:
     ]
 
 
+def test_an_element_that_is_used_after_a_store() -> None:
+    """No conversion of MLIR's makes this order, but it is legal: the index is read first, the element used last."""
+    text = emit_c("""
+module attributes {snn.name = "net", snn.mode = "int8", snn.kernel = "dense", snn.generator = "snn-builder test"} {
+  emitc.func @step(%v: !emitc.array<4xi32> {snn.name = "v", snn.role = "state"}) {
+    %c0 = "emitc.constant"() <{value = 0 : index}> : () -> !emitc.size_t
+    %z = "emitc.constant"() <{value = 5 : i32}> : () -> i32
+    %first = emitc.subscript %v[%c0] : (!emitc.array<4xi32>, !emitc.size_t) -> !emitc.lvalue<i32>
+    %x = emitc.load %first : <i32>
+    %i = emitc.cast %x : i32 to !emitc.size_t
+    %last = emitc.subscript %v[%i] : (!emitc.array<4xi32>, !emitc.size_t) -> !emitc.lvalue<i32>
+    emitc.assign %z : i32 to %first : <i32>
+    emitc.assign %z : i32 to %last : <i32>
+    emitc.return
+  }
+}""")
+    assert "    const size_t t = (size_t)state->v[0];\n    state->v[0] = 5;\n    state->v[t] = 5;\n" in text
+
+
 def test_compound_assignment() -> None:
     lines = step_lines("""
         %five = arith.constant -5 : i32
@@ -470,7 +489,7 @@ def test_expressions_keep_their_types() -> None:
         (
             "%a = memref.load %f[%c0] : memref<4xf32>\n%b = math.sqrt %a : f32\nmemref.store %b, %f[%c0] : memref<4xf32>",
             "",
-            "math.sqrt",
+            "no conversion to C for math.sqrt",
         ),
         ('emitc.verbatim "int x;"', "", "emitc.verbatim"),
         ('emitc.call_opaque "f"() : () -> ()', "", "emitc.call_opaque"),
@@ -494,6 +513,8 @@ def test_terminals_are_flat_and_in_order() -> None:
         emit_c(lower(build("int8", [a, b], {}, lambda module, **_: None)))
     with pytest.raises(InvalidModule, match="not in the order"):
         emit_c(lower(build("int8", [c, a], {}, lambda module, **_: None)))
+    with pytest.raises(InvalidModule, match="two parameters have one name"):
+        emit_c(lower(build("int8", [a, a._replace(role="output")], {}, lambda module, **_: None)))
 
 
 def test_several_terminals_and_no_state(tmp_path: Path) -> None:
@@ -519,9 +540,33 @@ def test_several_terminals_and_no_state(tmp_path: Path) -> None:
     )
 
 
-def test_text_that_is_no_module() -> None:
-    with pytest.raises(Unreadable, match=r"^dir/x\.mlir: not a lowered module: "):
-        emit_c("module {", "dir/x.mlir")
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda text: "module {", "expected operation name in quotes"),
+        (lambda text: text, "snn.linear is still in it"),
+        (lambda text: text.replace("snn.mode", "snn.mood"), "it has no attribute snn.mode"),
+    ],
+)
+def test_text_that_is_no_lowered_module(change: Any, problem: str) -> None:
+    text = change(two_layers("int8")[0])
+    with pytest.raises(Unreadable) as caught:
+        emit_c(text, "dir/x.mlir")
+    message = str(caught.value)
+    assert message.startswith("dir/x.mlir: not a lowered module: ") and problem in message and "\n" not in message
+
+
+def test_an_unused_value_is_not_printed() -> None:
+    """The conversion leaves such values, and GCC warns about the local that one would get."""
+    lines = step_lines("""
+        %a = memref.load %v[%c0] : memref<4xi32>
+        %b = memref.load %v[%c1] : memref<4xi32>
+        %same = arith.extui %a : i32 to i64
+        %back = arith.trunci %same : i64 to i32
+        memref.store %back, %v[%c2] : memref<4xi32>
+        %c = emitc.cast %b : i32 to i64
+        memref.store %z, %v[%c1] : memref<4xi32>""")
+    assert lines == ["state->v[2] = state->v[0];", "state->v[1] = 0;"]
 
 
 # Random expressions

@@ -25,8 +25,22 @@ INTEGERS = {
     "t": (4, "i32"),
     "e": (4, "i8"),
     "w": (4, 4, "i8"),
+    "kernel": (1, 2, 1, 1, "i8"),
+    "line": (8, "i32"),
+    "at": (1, "i32"),
+    "steps": (4, "i32"),
 }
-FLOATS = {name: (*shape[:-1], "f32") for name, shape in INTEGERS.items()}
+FLOATS = {name: shape if name in ("at", "steps") else (*shape[:-1], "f32") for name, shape in INTEGERS.items()}
+WINDOW: dict[str, Any] = {"input": (2, 2, 1), "stride": (1, 1), "padding": (1, 0)}
+CONVOLUTION: dict[str, Any] = {
+    **WINDOW,
+    "output": (2, 2, 1),
+    "dilation": (1, 1),
+    "groups": 1,
+    "w_scale": 0,
+    "loc": "layer (x)",
+}
+POOL: dict[str, Any] = {**WINDOW, "output": (2, 2, 1), "kernel": (2, 1), "saturate": False, "loc": "layer (x)"}
 NEURON: dict[str, Any] = {"leak": (-0.5, -2048), "saturate": False, "product_bits": 64, "loc": "layer (x)"}
 SPIKING: dict[str, Any] = {**NEURON, "threshold": (1.0, 4096), "reset": (0.1, 410), "subtract": False}
 
@@ -34,7 +48,7 @@ SPIKING: dict[str, Any] = {**NEURON, "threshold": (1.0, 4096), "reset": (0.1, 41
 def module_with(arrays: dict[str, Any], *builders: Any) -> ir.Module:
     """A module whose step has an argument for each array; each builder gets them by name and adds an operation."""
     module = dialect.network("net", mode="int8", kernel="dense", generator="snn-builder test")
-    arguments = [Argument(name, shape, element, "state") for name, (*shape, element) in arrays.items()]  # type: ignore[arg-type]
+    arguments = [Argument(name, tuple(shape), element, "state") for name, (*shape, element) in arrays.items()]
     with dialect.function(module, "step", arguments) as values:
         for builder in builders:
             builder(dict(zip(arrays, values, strict=True)))
@@ -55,7 +69,15 @@ def every_operation(a: dict[str, ir.Value]) -> None:
     dialect.lif(a["x"], a["v"], a["s"], **{**SPIKING, **spread, "threshold": a["t"], "reset": a["t"]})
     dialect.cubali(a["x"], a["i"], a["v"], cur_decay=(0.9, 1), vol_decay=a["t"], **NEURON)
     dialect.cubalif(a["x"], a["i"], a["v"], a["s"], cur_decay=a["t"], vol_decay=(0.5, 1), **SPIKING)
-    dialect.output(a["x"], a["y"], loc="out (Output)")
+    dialect.transpose(a["x"], a["y"], rows=2, loc="a transpose")
+    dialect.conv2d(a["x"], a["kernel"], None, a["y"], **CONVOLUTION)
+    dialect.sumpool2d(a["x"], a["y"], **POOL)
+    dialect.scale(a["x"], a["t"], a["y"], w_scale=0, loc="a scale")
+    dialect.threshold(a["x"], a["s"], threshold=(0.5, 2048), loc="a threshold")
+    dialect.threshold(a["x"], a["s"], threshold=a["t"], loc="a threshold by table")
+    dialect.delay_read(a["line"], a["at"], a["y"], a["x"], a["steps"], depth=2, loc="a delay (read)")
+    dialect.delay_write(a["x"], a["line"], a["at"], depth=2, loc="a delay (written)")
+    dialect.output(a["x"], a["y"], rows=2, loc="out (Output)")
     dialect.copy(a["x"], a["y"], loc="a copy")
 
 
@@ -211,7 +233,67 @@ def _wrong(changes: dict[str, Any], builder: Any) -> str:
             "differ in rank",
         ),
         ({"y": (5, "i32")}, lambda a: dialect.output(a["x"], a["y"], loc="l (x)"), "x and out differ in size"),
-        ({"y": (4, "i64")}, lambda a: dialect.output(a["x"], a["y"], loc="l (x)"), "x, out differ in element type"),
+        (
+            {"y": (4, "i8")},
+            lambda a: dialect.output(a["x"], a["y"], loc="l (x)"),
+            "x is i32, which does not fit out, i8",
+        ),
+        ({}, lambda a: dialect.output(a["x"], a["y"], rows=3, loc="l (x)"), "4 elements are not 3 rows"),
+        ({}, lambda a: dialect.transpose(a["x"], a["x"], rows=2, loc="l (x)"), "y is x"),
+        ({}, lambda a: dialect.transpose(a["x"], a["s"], rows=2, loc="l (x)"), "x, y differ in element type"),
+        (
+            {"x": (5, "i32")},
+            lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **CONVOLUTION),
+            "x has 5 elements, input is [2, 2, 1]",
+        ),
+        (
+            {},
+            lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **{**CONVOLUTION, "stride": (0, 1)}),
+            "stride is [0, 1]",
+        ),
+        ({}, lambda a: dialect.conv2d(a["x"], a["w"], None, a["y"], **CONVOLUTION), "w is not of rank 4"),
+        (
+            {"kernel": (1, 2, 1, 2, "i8")},
+            lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **CONVOLUTION),
+            "the input has not 2 x 1 channels",
+        ),
+        (
+            {"kernel": (2, 2, 1, 1, "i8")},
+            lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **CONVOLUTION),
+            "the output has not 2 channels",
+        ),
+        ({}, lambda a: dialect.conv2d(a["x"], a["kernel"], a["t"], a["y"], **CONVOLUTION), "b is not of size 1"),
+        ({}, lambda a: dialect.sumpool2d(a["x"], a["s"], **POOL), "x is i32, which does not fit y, i8"),
+        ({}, lambda a: dialect.sumpool2d(a["x"], a["y"], **{**POOL, "kernel": (0, 1)}), "no kernel"),
+        (
+            {},
+            lambda a: dialect.sumpool2d(a["x"], a["y"], **{**POOL, "input": (1, 2, 2)}),
+            "input and output differ in channels",
+        ),
+        (
+            {"t": (5, "i32")},
+            lambda a: dialect.scale(a["x"], a["t"], a["y"], w_scale=0, loc="l (x)"),
+            "x, w, y differ in shape",
+        ),
+        ({}, lambda a: dialect.threshold(a["x"], a["y"], threshold=(1.0, 1), loc="l (x)"), "spikes has elements i32"),
+        ({}, lambda a: dialect.threshold(a["x"], a["s"], threshold=a["e"], loc="l (x)"), "threshold has elements i8"),
+        (
+            {},
+            lambda a: dialect.delay_read(a["line"], a["at"], a["y"], depth=3, loc="l (x)"),
+            "line is not 3 slots of y",
+        ),
+        ({}, lambda a: dialect.delay_read(a["line"], None, a["y"], depth=2, loc="l (x)"), "no place to write at"),
+        (
+            {},
+            lambda a: dialect.delay_read(a["line"], a["at"], a["y"], a["x"], a["e"], depth=2, loc="l (x)"),
+            "steps has elements i8",
+        ),
+        (
+            {"line": (8, "i8")},
+            lambda a: dialect.delay_write(a["x"], a["line"], a["at"], depth=2, loc="l (x)"),
+            "x is i32, which does not fit line, i8",
+        ),
+        ({}, lambda a: dialect.delay_write(a["x"], a["line"], a["e"], depth=2, loc="l (x)"), "at has elements i8"),
         ({}, lambda a: dialect.output(a["x"], a["y"], loc="out"), "the comment reads like a C name"),
     ],
 )
@@ -243,6 +325,15 @@ def test_operands_by_name() -> None:
         assert operands(linear) == {"x": [x], "w": [w], "b": [], "y": [y]}
         del linear.attributes["operandSegmentSizes"]  # not needed where one operand at most is optional
         assert operands(linear) == {"x": [x], "w": [w], "b": [], "y": [y]}
+        with ir.InsertionPoint(linear):
+            ir.Operation.create(
+                "snn.linear",
+                operands=[x, w, y, y],
+                attributes={"w_scale": ir.Attribute.parse("0 : i64")},
+                loc=linear.location,
+            )
+        affine = step.regions[0].blocks[0].operations[0].operation
+        assert operands(affine) == {"x": [x], "w": [w], "b": [y], "y": [y]}
 
 
 def test_text_keeps_names_and_nothing_of_the_file() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -18,7 +19,7 @@ from unicorn import UC_HOOK_CODE
 
 from snn_builder import emulator as emulators
 from snn_builder.boards import load
-from snn_builder.emulator import Result, emulator, run
+from snn_builder.emulator import Emulator, Result, emulator, run
 from snn_builder.emulator.machine import describe
 from snn_builder.errors import Refused, Unreadable
 from snn_builder.image import read
@@ -320,6 +321,11 @@ def test_image_for_another_machine() -> None:
         Refused, match="is for x86, and the board's machine is riscv32; pass an image that was built for this board"
     ):
         run(board("xheep"), image("x86"))
+    sound = read(image("xheep"))
+    code, data = sound.segments
+    unsound = dataclasses.replace(sound, segments=(dataclasses.replace(code, writable=True), data))
+    with pytest.raises(Refused, match="the segment at 0x00000000 is writable and executable"):
+        Emulator(describe(board("xheep")), unsound, 65536)
     with pytest.raises(Refused, match="not in RAM"):
         run(board("xheep"), image("xheep"), ram=str(0x1000))
     with pytest.raises(Unreadable, match="a RAM of 1000 bytes is no multiple of 4096; pass another size with --ram"):

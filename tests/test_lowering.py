@@ -366,7 +366,9 @@ def test_a_threshold_is_not_subtracted_without_a_spike(tmp_path: Path) -> None:
         "saturate": False,
     }
     test = NeuronTest([case], "i32", 32)
-    test.check(Kernel(tmp_path, test.text, test.arguments, test.tables), [np.full(SIZE, LOW, np.int32)])
+    # mlir-translate's C computes both sides of a choice, so the sanitizer sees a difference that is not wanted.
+    oracle = Oracle(tmp_path, test.text, test.arguments, test.tables, flags=["-fsanitize=undefined"])
+    test.check(oracle, [np.full(SIZE, LOW, np.int32)])
 
 
 @pytest.mark.parametrize("kind", KINDS)

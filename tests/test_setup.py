@@ -46,7 +46,8 @@ $2" ;;
     shift 2
     for last; do :; done
     echo "pip ${{last##*/}}" >>{log}
-    echo "$PIP_USER $*" >>{log}.pip
+    echo "PIP_USER=$PIP_USER" >{log}.pip
+    printf '<%s>' "$@" >>{log}.pip
     while [ -e {folder}/pip-waits ]; do sleep 0.02; done
     [ ! -e {folder}/pip-fails ] || {{ echo 'ERROR: no network'; exit 1; }} ;;
 *)
@@ -98,6 +99,14 @@ class Checkout:
         )
         path.chmod(0o755)
         return path
+
+    def leave_on_path(self, *tools: str) -> None:
+        """From now on PATH has these and no Python."""
+        folder = self.folder / "tools"
+        folder.mkdir()
+        for tool in tools:
+            link_tool(tool, folder)
+        self.environment["PATH"] = str(folder)
 
     def start(self, *arguments: str, cwd: Path | None = None, command: Path | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -152,21 +161,17 @@ def test_first_run_makes_the_environment(checkout: Checkout) -> None:
 
 
 def test_second_run_needs_neither_python_nor_network(made: Checkout) -> None:
-    tools = made.folder / "tools"
-    tools.mkdir()
-    for tool in TOOLS:
-        link_tool(tool, tools)
-    made.environment["PATH"] = str(tools)
+    made.leave_on_path(*TOOLS)
     assert made.run("run") == (3, "")
     assert made.taken_log() == ["scons <run>"]
 
 
 def test_pip_checks_hashes_and_builds_nothing(made: Checkout) -> None:
-    user, _, arguments = Path(f"{made.log}.pip").read_text().strip().partition(" ")
-    assert user == "0"  # a `user = true` in somebody's pip.conf is an error in a venv
-    assert arguments.startswith("install --quiet ")
-    assert " --only-binary :all: " in arguments
-    assert arguments.endswith(f" --require-hashes -r {made.root}/requirements.txt")
+    user, arguments = Path(f"{made.log}.pip").read_text().splitlines()
+    assert user == "PIP_USER=0"  # a `user = true` in somebody's pip.conf is an error in a venv
+    assert arguments.startswith("<install><--quiet>")
+    assert "<--only-binary><:all:>" in arguments
+    assert arguments.endswith(f"<--require-hashes><-r><{made.root}/requirements.txt>")
 
 
 @pytest.mark.parametrize("target", ["test", "bench", "lint"])
@@ -175,6 +180,11 @@ def test_test_tools_come_when_asked_for(made: Checkout, target: str) -> None:
     assert made.taken_log() == ["pip requirements-test.txt", f"scons <board=host> <{target}>"]
     assert made.run(target) == made.run() == (3, "")
     assert made.taken_log() == [f"scons <{target}>", "scons"]
+
+
+def test_test_tools_need_no_other_python(made: Checkout) -> None:
+    made.leave_on_path(*TOOLS, "uname")
+    assert made.run("test") == (3, ADDING)
 
 
 def test_first_run_of_the_tests(checkout: Checkout) -> None:
@@ -318,15 +328,14 @@ def test_another_snn_python_makes_it_anew(made: Checkout) -> None:
 
 
 def test_replaced_interpreter_makes_it_anew(made: Checkout) -> None:
-    """As when a distribution goes from one Python to the next: python3 now leads elsewhere, or nowhere."""
-    new = made.python("python3.12", version=(3, 12))
+    """As when a distribution goes from one Python to the next: what .venv leads to is gone, or is another one."""
+    old = made.python("python3.12", version=(3, 12))
     (made.bin / "python3").unlink()
-    (made.bin / "python3").symlink_to(new)
     assert made.run() == (3, MAKING.replace("3.11", "3.12"))
-    new.unlink()
-    (made.bin / "python3").unlink()
-    made.python()
-    assert made.run() == (3, MAKING)
+    new = made.python("python3.13", version=(3, 13))
+    old.unlink()
+    old.symlink_to(new)
+    assert made.run() == (3, MAKING.replace("3.11", "3.13"))
 
 
 def test_somebody_elses_venv_is_left_alone(checkout: Checkout) -> None:

@@ -9,7 +9,8 @@ asflags = ["-g0"]
 # -falign-loops: a branch to an unaligned 32-bit instruction costs a cycle more
 cflags = ["-O2", "-g0", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-falign-loops=4"]
 cflags += ["-fno-asynchronous-unwind-tables", "-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF"]
-firmware_cflags = ["-Os", "-DBOARD_CLOCK_HZ=100000000"]
+_clock_hz = 100_000_000
+firmware_cflags = ["-Os", f"-DBOARD_CLOCK_HZ={_clock_hz}"]
 uart_baud = 256000  # what the UART of X-HEEP's testbench listens with
 
 _link = ["--gc-sections", "--fatal-warnings", "--orphan-handling=error"]
@@ -73,5 +74,5 @@ emulator = {
         "uart.wdata": {"at": 0x30080018, "write": "send"},
         "uart.fifo_ctrl": {"at": 0x3008001C},
     },
-    "uart": {"fifo": 32, "enabled_by": ["uart.ctrl", 1], "last_bit": 100_000_000 // uart_baud},
+    "uart": {"fifo": 32, "enabled_by": ["uart.ctrl", 1], "last_bit": _clock_hz // uart_baud},
 }

@@ -429,7 +429,9 @@ class FunctionPrinter:
             place = self._places[array]
             inner = re.findall(r"(\d+)x", str(array.type))[2]
             name = self._unique("rows")
-            self._emit(f"const {C_TYPES[place.type]} (*const {name})[{inner}] = {place.text}[{index(expression).text}];")
+            self._emit(
+                f"const {C_TYPES[place.type]} (*const {name})[{inner}] = {place.text}[{index(expression).text}];"
+            )
             self._rows[array, block] = name
             made.append((array, block))
         return made

@@ -32,10 +32,19 @@ def to_emitc(module: ir.Module) -> None:
 
 def _erase_unused(module: ir.Module) -> None:
     """The conversion leaves values that nothing uses; in C they would be locals that a compiler warns about."""
-    pure = {f"emitc.{name}" for name in ("cast", "cmp", "conditional", "constant", "expression", "load", "subscript")}
     for op in reversed(list(walk(module.operation))):
-        if op.name in pure and not any(True for _ in op.result.uses):
+        if op.name in _PURE and not any(True for _ in op.result.uses):
             op.erase()
+
+
+_PURE = {
+    f"emitc.{name}"
+    for name in (
+        "add", "sub", "mul", "div", "rem", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+        "bitwise_left_shift", "bitwise_right_shift", "logical_and", "logical_or", "logical_not", "unary_minus",
+        "unary_plus", "cast", "cmp", "conditional", "constant", "expression", "load", "subscript",
+    )
+}  # fmt: skip
 
 
 def plain_operators(module: ir.Operation, _: ExternalPass) -> None:

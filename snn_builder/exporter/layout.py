@@ -150,7 +150,7 @@ def _feedback(program: Program, live: tuple[str, ...]) -> dict[str, str]:
     feedback: dict[str, str] = {}
     for source, target in sorted(program.schedule.previous):
         if source in place and target in place and feedback.get(source) != "late":
-            feedback[source] = "late" if place[target] > place[source] else "early"
+            feedback[source] = "late" if _last_read(program, target, place) > place[source] else "early"
     for source in feedback:
         targets = [target for other, target in program.schedule.previous if other == source and target in place]
         straight = all(
@@ -161,6 +161,18 @@ def _feedback(program: Program, live: tuple[str, ...]) -> dict[str, str]:
         if straight and keeps_list(program, source, targets):
             feedback[source] = "list"
     return feedback
+
+
+def _last_read(program: Program, name: str, place: dict[str, int]) -> int:
+    """When the array that arrives at a node is read for the last time: nodes that hand it on as it is have readers of their own, and
+    registers store at the end of the step."""
+    if name in program.schedule.registers:
+        return len(place)
+    node, delays = program.network.nodes[name], program.discrete.delays.get(name)
+    if not isinstance(node, Flatten) and (delays is None or delays.any()):
+        return place[name]
+    readers = [target for target in program.network.successors(name) if target in place]
+    return max([place[name], *(_last_read(program, target, place) for target in readers)])
 
 
 # -- Arrays -------------------------------------------------------------------------------------------------------------------

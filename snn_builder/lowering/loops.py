@@ -146,7 +146,7 @@ class _Windows:
 
     @staticmethod
     def _divided_up(index: ir.Value, divisor: int) -> ir.Value:
-        return index if divisor == 1 else arith.DivUIOp(_plus(index, divisor - 1), _constant(divisor)).result
+        return index if divisor == 1 else arith.DivSIOp(_plus(index, divisor - 1), _constant(divisor)).result
 
     def at(self, place: list[ir.Value], tap: list[ir.Value]) -> ir.Value:
         """Which place of the input a tap of the window at `place` sees."""
@@ -173,7 +173,7 @@ def conv2d(op: _Op) -> None:
     with windows.places() as place:
         limits = windows.taps(place)
         with _loop(groups, name="group") as group, _loop(outputs // groups, name="channel") as member:
-            channel = member if groups == 1 else _flat([group, member], [outputs // groups])
+            channel = member if groups == 1 else named(_flat([group, member], [outputs // groups]), "channel")
             to = named(_flat([*place, channel], windows.output[1:]), "at")
             _store(scalar.constant(type_, 0), y, to)
             with (

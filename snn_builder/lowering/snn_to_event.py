@@ -100,7 +100,9 @@ class _Function:
         for buffer in buffers:
             self._merge_around(buffer)
         layers = {id(members): members for members in self.layer.values()}
-        built = [(members, self._build(members)) for members in layers.values()]
+        # In the order in which they will run, so that an array is listed before the first layer that reads its list.
+        ordered = sorted(layers.values(), key=lambda members: members[-1].place)
+        built = [(members, self._build(members)) for members in ordered]
         for members, event in built:
             for node in members:
                 if node.kind == "snn.linear" and _rank(node.operands["w"][0]) == 3:

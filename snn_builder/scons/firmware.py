@@ -37,6 +37,7 @@ CFLAGS = [
     "-Werror",
 ]
 RUN_ZIG = "$SNN_PYTHON -m ziglang"
+FORMS = ("bin", "hex", "map")
 LINKER_FILES = ("*.ld", "*.inc")  # what a linker script or an assembly file may include, unseen by SCons
 
 
@@ -50,14 +51,15 @@ class _Made:
 
 
 def add_firmware(env: Any) -> None:
-    """Adds SnnBoards, and for each of its environments SnnFirmware and SnnRun; SnnCompileCommands for all together."""
+    """Adds SnnBoards, for each of its environments SnnFirmware, SnnForms and SnnRun, for all SnnCompileCommands."""
     env["SNN_MADE"] = _Made()
     env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES", *([] if env["SNN_VERBOSE"] else [None]))
     env.Append(
         BUILDERS={
             "SnnImage": SCons.Builder.Builder(
-                action=action(env, "LINK", "$SNN_LINK -o $TARGET $SNN_LINKFLAGS $SOURCES $SNN_LIBS"), suffix=".elf"
+                action=action(env, "LINK", "$SNN_LINKER -o $TARGET $SNN_LINKFLAGS $SOURCES $SNN_LIBS"), suffix=".elf"
             ),
+            "SnnForm": SCons.Builder.Builder(action=action(env, "FORM", f"{SNN} image $SOURCE --$SNN_FORM $TARGET")),
             "SnnRunImage": SCons.Builder.Builder(
                 action=action(env, "RUN", f"{SNN} run ${{TARGET.dir}} $SNN_RUN_FLAGS -- $SNN_RUNNER", "${TARGET.dir}")
             ),
@@ -72,7 +74,7 @@ def add_firmware(env: Any) -> None:
             ),
         }
     )
-    for method in (boards, firmware, run):
+    for method in (boards, firmware, forms, run):
         env.AddMethod(one_line(method), f"Snn{method.__name__.capitalize()}")
     env.AddMethod(compile_commands, "SnnCompileCommands")
 
@@ -94,7 +96,7 @@ def firmware(env: Any, directory: str, library: Any, model: Model, options: Opti
     files = {"--input": model.input, "--labels": model.labels}
     given = {flag: file for flag, file in files.items() if file is not None}
     words = [word for index, flag in enumerate(given, 1) for word in (flag, f"${{SOURCES[{index}]}}")]
-    _, source, _, *check = env.SnnBake(
+    _, source, check, _ = env.SnnBake(
         out.File("baked.h"),
         [model.path, *given.values()],
         SNN_NAME=options.name,
@@ -106,13 +108,21 @@ def firmware(env: Any, directory: str, library: Any, model: Model, options: Opti
         *_compile(env, out.File("main.o"), env["SNN_HARNESS"].File("main.c"), out),
         *_compile(env, out.File("baked.o"), source, out),
     ]
+    env.Depends(objects[-2:], out.File(f"{options.name}.h"))  # which baked.h includes, but -n cannot look into that
     # retraining changes the checks, but is to compile the weights alone: where cc links, it assembles them on the way
-    checks = check if env["SNN_LINK"] == "$CC" else [env.StaticObject(out.File("baked_check.o"), c) for c in check]
+    checks = [check] if env["SNN_LINK"] == "$CC" else env.StaticObject(out.File("baked_check.o"), check)
     image = env.SnnImage(out.File("firmware.elf"), [objects, checks, library, env["SNN_COMPILER_RT"]])
     beside = [path for pattern in LINKER_FILES for path in sorted(board.path.glob(pattern))]
     env.Depends(image, [*map(env.File, map(str, [*beside, board.path / FILE])), env["SNN_IDENTITY"]])
     env["SNN_MADE"].images.extend(image)
     return image
+
+
+def forms(env: Any, image: Any) -> dict[str, Any]:
+    """What programmers and simulators load instead of the ELF file, by suffix; none of a native program."""
+    if not env["SNN_BOARD"].freestanding or "SNN_MISSING" in env:
+        return {form: [] for form in FORMS}
+    return {form: env.SnnForm(image[0].target_from_source("", f".{form}"), image, SNN_FORM=form) for form in FORMS}
 
 
 def run(env: Any, directory: str, image: Any) -> Any:
@@ -123,6 +133,7 @@ def run(env: Any, directory: str, image: Any) -> Any:
         target.attributes.snn_whole = True  # tells of a mismatch, so it stays when the run fails
     result = env.SnnRunImage(targets, [image, out.File("reference.npz")])
     env["SNN_MADE"].runs.extend(result)
+    env.NoCache(result)  # a result from a CacheDir would tell of another run
     return env.AlwaysBuild(result)
 
 
@@ -173,6 +184,8 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
         ASPPCOMSTR=short(env, "AS"),
         AR=f"{RUN_ZIG} ar" if archiver == ZIG else archiver,
         SNN_LINK=_linker(toolchain, compiler),
+        # where memory is an option, an image that does not fit is explained
+        SNN_LINKER=[*(_snn("link", board) if any(option.defsym for option, _ in options) else []), "$SNN_LINK"],
         SNN_LINKFLAGS=[
             *board.linkflags,
             *toolchain.linkflags,
@@ -181,19 +194,23 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
         ],
         SNN_LIBS=[*board.libs, *toolchain.libs],
         SNN_RUN_FLAGS=["--instructions"] if board.run == "emulator" else [],
-        SNN_RUNNER=["$SNN_PYTHON", "-m", "snn_builder", "emulate", str(board.path)] if board.run == "emulator" else [],
+        SNN_RUNNER=[*(_snn("emulate", board)[:-1] if board.run == "emulator" else []), "${SOURCES[0]}"],
     )
-    copy.Append(SNN_RUNNER=["${SOURCES[0]}"])
     if compiler == ZIG and "HOME" not in copy["ENV"]:
         copy["ENV"].setdefault("ZIG_GLOBAL_CACHE_DIR", copy.Dir(f"{BUILD}/zig").get_abspath())
     place = copy.Dir(f"{BUILD}/{board.name}")
+    sources = [copy.File(str(board.path / source)) for source in board.sources]
+    if board.freestanding:
+        sources.append(copy["SNN_HARNESS"].File("mem.c"))
     copy["SNN_BOARD_OBJECTS"] = [
-        node
-        for source in board.sources
-        for node in _compile(copy, place.File(Path(source).stem + ".o"), copy.File(str(board.path / source)))
+        node for source in sources for node in _compile(copy, place.File(Path(source.name).stem + ".o"), source)
     ]
     copy["SNN_COMPILER_RT"] = _compiler_rt(copy, place, toolchain)
     return copy
+
+
+def _snn(command: str, board: Board) -> list[str]:
+    return ["$SNN_PYTHON", "-m", "snn_builder", command, str(board.path), "--"]
 
 
 def _compile(env: Any, target: Any, source: Any, *include: Any) -> Any:

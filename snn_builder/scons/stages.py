@@ -88,6 +88,7 @@ def network(env: Any, directory: str, model: str, options: Options | None = None
     lowered = env.SnnLower(out.File(f"{name}.lowered.mlir"), mlir)
     sources = [*env.SnnEmitC(out.File(f"{name}.c"), lowered), out.File(f"{name}_weights.c")]
     objects = [env.StaticObject(source.target_from_source("", ".o"), source) for source in sources]
+    env.Depends(objects, env.get("SNN_IDENTITY", []))
     return env.SnnArchive(out.File(f"lib{name}.a"), objects)
 
 
@@ -97,6 +98,7 @@ def flags(options: Options) -> list[str]:
     words = ["--quantize"] if options.quantize else []
     words += ["--dt", repr(options.dt)] if options.dt is not None else []
     words += ["--reset", options.reset] if options.reset != default.reset else []
+    words += ["--reset-delay", str(options.reset_delay)] if options.reset_delay else []
     words += ["--kernel", options.kernel] if options.kernel != default.kernel else []
     words += ["--form", options.form] if options.form != default.form else []
     # one word: argparse takes a negative number behind a space for an option
@@ -105,12 +107,8 @@ def flags(options: Options) -> list[str]:
 
 
 def caches(env: Any) -> list[Any]:
-    """What Python leaves beside the modules when the stages run, in this checkout."""
-    return [
-        env.Dir(str(path))
-        for path in sorted(Path().glob("*/**/__pycache__"))
-        if not str(path).startswith((".", "build"))
-    ]
+    """What Python leaves beside the modules when the stages run."""
+    return [env.Dir(str(path)) for path in sorted(Path(relative(str(PACKAGE))).rglob("__pycache__"))]
 
 
 def _export_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
@@ -121,8 +119,7 @@ def _export_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[lis
 
 
 def _bake_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
-    names = ["baked.h", "baked.c", "reference.npz", "baked_check.s"]
-    target = [target[0].dir.File(name) for name in names]
+    target = [target[0].dir.File(name) for name in ("baked.h", "baked.c", "baked_check.s", "reference.npz")]
     return _compiler_emitter(target, source, env)
 
 
