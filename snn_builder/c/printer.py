@@ -418,7 +418,9 @@ class FunctionPrinter:
                 continue
             array, block, *_ = op.operation.operands
             expression = self._values.get(block)
-            if array.owner.operation.name != "emitc.get_global" or expression is None or (array, block) in self._rows:
+            if isinstance(array.owner, ir.Block) or array.owner.operation.name != "emitc.get_global":
+                continue  # an argument: not weights
+            if expression is None or (array, block) in self._rows:
                 continue
             place = self._places[array]
             inner = re.findall(r"(\d+)x", str(array.type))[2]
