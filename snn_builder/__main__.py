@@ -148,7 +148,7 @@ def _network_arguments(parser: argparse.ArgumentParser, several: bool = False) -
     parser.add_argument(
         "--reset-delay", type=int, choices=(0, 1), default=0, help="steps between a spike and its reset"
     )
-    parser.add_argument("--kernel", choices=KERNELS, default="dense")
+    parser.add_argument("--kernel", choices=KERNELS, default="event", help="pay for spikes, or for weights")
     parser.add_argument(
         "--form", choices=FORMS, default="packed", help="of the event kernel: for 32-bit cores, or for hosts with SIMD"
     )

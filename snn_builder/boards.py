@@ -12,7 +12,7 @@ lists of words, file names are relative to the board's directory. Only `descript
     asflags = []                        # for every assembly file
     linkflags = []                      # before the objects
     libs = ["-lgcc"]                    # after the objects
-    kernel = "dense"                    # the kernel this board runs best; kernel= overrides it
+    kernel = "event"                    # the kernel this board runs best; kernel= overrides it
     form = "packed"                     # how its event kernel keeps weights: packed for 32-bit cores, column for SIMD
     uart_baud = 256000                  # C and assembly get -DBOARD_UART_BAUD=256000
     run = "native"                      # `run` executes the image; or "emulator": snn_builder emulate BOARD_DIR IMAGE
@@ -122,7 +122,7 @@ class Board:
     linkflags: tuple[str, ...] = ()
     libs: tuple[str, ...] = ()
     options: Mapping[str, BoardOption] = dataclasses.field(default_factory=dict)
-    kernel: str = "dense"
+    kernel: str = "event"
     form: str = "packed"
     uart_baud: int | None = None
     run: str = "native"

@@ -30,7 +30,7 @@ class Options:
     quantize: bool = False
     dt: float | None = None
     reset: str = "zero"
-    kernel: str = "dense"
+    kernel: str = "event"
     input_scale: int | None = None
     form: str = "packed"
     reset_delay: int = 0

@@ -48,7 +48,7 @@ void _start(void) { main(); }
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped network and harness for RV32, with functions and data in sections of their own, of which the linker drops some."""
     folder = tmp_path_factory.mktemp("image")
-    options = Options(quantize=True, name="digits")
+    options = Options(quantize=True, name="digits", kernel="dense")
     generate(MODEL / "digits.nir", folder, options)
     bake(MODEL / "digits.nir", folder, options, MODEL / "input.npy")
     (folder / "board.c").write_text(BOARD)

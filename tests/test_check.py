@@ -55,7 +55,7 @@ def looped(path: Path, **changed: Any) -> Path:
 
 def test_supported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     looped(tmp_path / "net.nir", v_leak=np.full(3, 1e-3))
-    assert checked(capsys, 0, "net.nir", "--quantize") == (
+    assert checked(capsys, 0, "net.nir", "--quantize", "--kernel", "dense") == (
         "net.nir: supported, int8, dt = 0.001 (inferred), state 16 bytes, weights and tables 33 bytes\n"
         "  warning: dt = 0.001 inferred from the file's time constants; pass dt=0.001 to be sure\n"
         "  warning: neuron: leak 0.0001 loses 100 % in 12 fraction bits; scale the network up, or use float mode\n"

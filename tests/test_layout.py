@@ -161,7 +161,7 @@ def test_the_header_lists_the_options(tmp_path: Path) -> None:
     line = next(line for line in (tmp_path / "gesture.h").read_text().splitlines() if line.startswith(" * Options: "))
     listed = dict(part.split("=") for part in line.removeprefix(" * Options: ").split(", "))
     assert listed.items() >= {
-        "name": "gesture", "quantize": "1", "dt": "0.001", "reset": "subtract", "kernel": "dense", "input_scale": "2", "weights_section": ".w",
+        "name": "gesture", "quantize": "1", "dt": "0.001", "reset": "subtract", "kernel": "event", "input_scale": "2", "weights_section": ".w",
     }.items()  # fmt: skip
 
 

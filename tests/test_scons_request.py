@@ -95,9 +95,9 @@ def test_a_board_has_its_own_default_kernel() -> None:
 
 def test_the_command_line_of_a_stage() -> None:
     assert flags(Options()) == []
-    everything = Options(quantize=True, dt=1e-4, reset="subtract", kernel="event", input_scale=-2)
+    everything = Options(quantize=True, dt=1e-4, reset="subtract", kernel="dense", input_scale=-2)
     assert flags(everything) == [
-        "--quantize", "--dt", "0.0001", "--reset", "subtract", "--kernel", "event", "--input-scale=-2",
+        "--quantize", "--dt", "0.0001", "--reset", "subtract", "--kernel", "dense", "--input-scale=-2",
     ]  # fmt: skip
 
 
