@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from compiled import EXACT, WARNINGS
 
-from snn_builder.generate import generate
+from snn_builder.api import generate
 from snn_builder.options import Options
 from snn_builder.pipeline import compile_network
 from snn_builder.reference import simulate

@@ -11,7 +11,7 @@ import pytest
 from compiled import EXACT, WARNINGS
 from support import CONSTRUCTED, CONSTRUCTED_DT, CONSTRUCTED_NAMES, CORPUS, CORPUS_DT, ROOT, needs_corpus, reset_of
 
-from snn_builder.generate import generate
+from snn_builder.api import generate
 from snn_builder.harness import bake, run
 from snn_builder.options import Options
 
