@@ -49,7 +49,9 @@ class Tree:
 
     def scons(self, *words: str, env: dict[str, str] | None = None) -> Result:
         command = [sys.executable, "-m", "SCons", "-Q", *words]
-        environment = {**os.environ, **(env or {})}
+        # as for a user: Python's caches are among the things that a build may leave
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment |= env or {}
         done = subprocess.run(command, cwd=self.path, capture_output=True, text=True, env=environment, check=False)
         return Result(done.stdout.splitlines(), done.stderr.splitlines(), done.returncode)
 

@@ -130,12 +130,15 @@ def test_by_hand(name: str, tmp_path: Path) -> None:
     names = ["input", *(f"n{place}" for place in range(len(case.nodes))), "output"]
     nodes = [terminal("Input", *case.input_shape), *case.nodes, terminal("Output", len(case.expected[0]))]
     file = write_nir(tmp_path / "case.nir", dict(zip(names, nodes, strict=True)), list(itertools.pairwise(names)))
-    options = [Options(name="f", dt=1.0), Options(name="q", dt=1.0, quantize=True)]
+    options = [
+        Options(name=f"{kernel}_{mode}", dt=1.0, quantize=mode == "int8", kernel=kernel)
+        for kernel in ("event", "dense")
+        for mode in ("f32", "int8")
+    ]
     steps = np.array(case.steps, np.float64).reshape(1, len(case.steps), *case.input_shape)
-    floats, integers = check(file, options, {"input": steps}, tmp_path)
-    assert floats["output"][0].tolist() == case.expected
     wanted = case.integer or (np.array(case.expected) * case.unit).astype(int).tolist()
-    assert integers["output"][0].tolist() == wanted
+    for chosen, found in zip(options, check(file, options, {"input": steps}, tmp_path), strict=True):
+        assert found["output"][0].tolist() == (wanted if chosen.quantize else case.expected)
 
 
 def test_what_hands_on_a_previous_step_is_read_after_it(tmp_path: Path) -> None:
@@ -171,9 +174,11 @@ def test_every_node_type_is_here() -> None:
 def test_kernels_are_the_reference(drawn: Drawn) -> None:
     with tempfile.TemporaryDirectory() as directory:
         file = write_nir(Path(directory) / "random.nir", drawn.nodes, drawn.edges)
+        # Each graph in both kernels, with the modes in turn: four kernels each would take twice as long.
+        one, other = ("event", "dense") if len(drawn.edges) % 2 else ("dense", "event")
         options = [
-            Options(name="f", dt=1.0, reset=drawn.reset),
-            Options(name="q", dt=1.0, reset=drawn.reset, quantize=True),
+            Options(name="f", dt=1.0, reset=drawn.reset, kernel=one, form="column"),
+            Options(name="q", dt=1.0, reset=drawn.reset, kernel=other, quantize=True),
         ]
         try:
             for chosen in options:

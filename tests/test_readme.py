@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from compiled import EXACT
 from support import ROOT
+from test_nodes import CASES
 
 from snn_builder.api import generate
+from snn_builder.nodes import SUPPORTED
 from snn_builder.options import Options
 
 README = (ROOT / "README.md").read_text()
@@ -33,3 +35,14 @@ def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("models/*/README.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_table_of_nodes_is_the_code_s() -> None:
+    """Every row is a node type of ours, every type has a row; that each is compiled right in both modes and kernels, as the table says,
+    is shown by hand-worked cases in tests/test_nodes.py."""
+    rows = re.findall(r"^\| ([A-Z][^|]*) \| (yes) \| (yes) \| ([^|]*) \| (yes) \|$", README, re.MULTILINE)
+    listed = [re.sub(r" \(.*\)", "", name) for row in rows for name in row[0].split(", ")]
+    assert sorted(listed) == sorted(SUPPORTED)
+    assert set(SUPPORTED) - {"Input", "Output"} <= set(CASES)
+    pays = {name for row in rows if row[3] == "pays for spikes" for name in row[0].split(", ")}
+    assert pays == {"Linear", "Affine"}

@@ -174,7 +174,7 @@ def test_pip_checks_hashes_and_builds_nothing(made: Checkout) -> None:
     assert arguments.endswith(f"<--require-hashes><-r><{made.root}/requirements.txt>")
 
 
-@pytest.mark.parametrize("target", ["test", "bench", "lint"])
+@pytest.mark.parametrize("target", ["test", "bench"])
 def test_test_tools_come_when_asked_for(made: Checkout, target: str) -> None:
     assert made.run("board=host", target) == (3, ADDING)
     assert made.taken_log() == ["pip requirements-test.txt", f"scons <board=host> <{target}>"]

@@ -73,6 +73,7 @@ def add_stages(env: Any) -> None:
         }
     )
     env.AddMethod(one_line(network), "SnnNetwork")
+    env.AddMethod(check, "SnnCheck")
     env.AddMethod(caches, "SnnCaches")
 
 
@@ -90,6 +91,12 @@ def network(env: Any, directory: str, model: str, options: Options | None = None
     objects = [env.StaticObject(source.target_from_source("", ".o"), source) for source in sources]
     env.Depends(objects, env.get("SNN_IDENTITY", []))
     return env.SnnArchive(out.File(f"lib{name}.a"), objects)
+
+
+def check(env: Any, model: str, options: Options) -> Any:
+    """An action that tells all about a model under these options, and fails when it cannot be built."""
+    words = [SNN, "check", model, *flags(options)]
+    return SCons.Action.Action(" ".join(words), *([] if env["SNN_VERBOSE"] else [None]))
 
 
 def flags(options: Options) -> list[str]:
