@@ -118,6 +118,9 @@ def _network_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reset", choices=RESETS, default="zero", help="what a spike does to v: v_reset, or v - v_threshold"
     )
+    parser.add_argument(
+        "--reset-delay", type=int, choices=(0, 1), default=0, help="steps between a spike and its reset"
+    )
     parser.add_argument("--kernel", choices=KERNELS, default="dense")
     parser.add_argument(
         "--form", choices=FORMS, default="packed", help="of the event kernel: for 32-bit cores, or for hosts with SIMD"
@@ -127,7 +130,14 @@ def _network_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _options(chosen: argparse.Namespace) -> Options:
     return Options(
-        chosen.name, chosen.quantize, chosen.dt, chosen.reset, chosen.kernel, chosen.input_scale, chosen.form
+        name=chosen.name,
+        quantize=chosen.quantize,
+        dt=chosen.dt,
+        reset=chosen.reset,
+        kernel=chosen.kernel,
+        input_scale=chosen.input_scale,
+        form=chosen.form,
+        reset_delay=chosen.reset_delay,
     )
 
 

@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large an image is, from its ELF file: the same measure for every toolchain."""
+"""How large an image is and what takes the bytes, from its ELF file: the same measure for every toolchain.
+
+Of a native program the C library and the loader's tables count as "other".
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from .errors import Unreadable
+
+# In the order of the table. "other": start-up, the board's drivers, run-time library, padding.
+PARTS = ("weights", "tables", "kernel", "states", "harness", "other", "stack")
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Bytes of an image by what they are: instructions, constants, initialised and cleared variables.
-
-    Of a native program they include what the C library and the loader add.
-    """
+    """Bytes of an image by what they are: instructions, constants, initialised and cleared variables."""
 
     text: int
     rodata: int
@@ -38,39 +44,151 @@ class Sizes:
         return self.data + self.bss
 
 
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """`parts`: per part, (flash, ram) bytes; together they are all of the image, and of the stack what the linker reserves.
+    `memory`: bytes of the board's RAM that hold all of it, where the image says so (X-HEEP), else None."""
+
+    sizes: Sizes
+    parts: dict[str, tuple[int, int]]
+    memory: int | None
+
+    @property
+    def flash(self) -> int:
+        """What has to be stored."""
+        return sum(flash for flash, _ in self.parts.values())
+
+    @property
+    def ram(self) -> int:
+        """What changes while it runs, with the stack."""
+        return sum(ram for _, ram in self.parts.values())
+
+    @property
+    def percent(self) -> float | None:
+        """Of the board's memory."""
+        return None if self.memory is None else 100 * (self.flash + self.ram) / self.memory
+
+
 def sections(path: str | os.PathLike[str]) -> Sizes:
     """The sizes of the ELF file `path`: its sections that take memory, by their flags. Raises `Unreadable`."""
-    sizes = dict.fromkeys(("text", "rodata", "data", "bss"), 0)
+    return footprint(path).sizes
+
+
+def footprint(path: str | os.PathLike[str]) -> Footprint:
+    """The bytes of an image by part. Which symbols are the network's, `<name>.json` beside the image says; without it they count as
+    "other". Raises `Unreadable`."""
     try:
         with open(path, "rb") as stream:
-            for section in ELFFile(stream).iter_sections():
-                flags = section["sh_flags"]
-                if not flags & SH_FLAGS.SHF_ALLOC:
-                    continue
-                if section["sh_type"] == "SHT_NOBITS":
-                    part = "bss"
-                elif flags & SH_FLAGS.SHF_EXECINSTR:
-                    part = "text"
-                else:
-                    part = "data" if flags & SH_FLAGS.SHF_WRITE else "rodata"
-                sizes[part] += section["sh_size"]
+            return _footprint(ELFFile(stream), _network_name(Path(path).parent))
     except OSError as error:
         raise Unreadable(path, "", f"cannot be read ({error.strerror})", "build it first") from None
     except ELFError:
         raise Unreadable(path, "", "not an ELF file", "pass an image, firmware.elf") from None
-    return Sizes(**sizes)
+
+
+def _network_name(folder: Path) -> str | None:
+    for file in sorted(folder.glob("*.json")):
+        try:
+            report = json.loads(file.read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(report, dict) and str(report.get("generator", "")).startswith("snn-builder"):
+            return str(report["name"])
+    return None
+
+
+def _footprint(elf: Any, name: str | None) -> Footprint:
+    sizes = dict.fromkeys(("text", "rodata", "data", "bss"), 0)
+    parts = {part: [0, 0] for part in PARTS}
+    kinds = {}
+    for index, section in enumerate(elf.iter_sections()):
+        kind = _kind(section)
+        if kind is not None:
+            kinds[index] = kind
+            sizes[kind] += section["sh_size"]
+            _count(parts["other"], kind, section["sh_size"])
+    values: dict[str, int] = {}
+    seen = set()
+    for symbol, source in _symbols(elf):
+        values[symbol.name] = symbol["st_value"]
+        kind, size = kinds.get(symbol["st_shndx"]), symbol["st_size"]
+        place = (symbol["st_shndx"], symbol["st_value"])
+        # functions may have several names, and clang puts a label of its own over variables that it lays together
+        if kind is None or not size or place in seen or symbol.name.startswith(".L"):
+            continue
+        seen.add(place)
+        part = _part(symbol.name, source, kind, name)
+        if part != "other":
+            _count(parts[part], kind, size)
+            _count(parts["other"], kind, -size)
+    parts["stack"][1] = values.get("STACK_SIZE", 0)
+    return Footprint(
+        Sizes(**sizes), {part: (flash, ram) for part, (flash, ram) in parts.items()}, values.get("RAM_SIZE")
+    )
+
+
+def _kind(section: Any) -> str | None:
+    flags = section["sh_flags"]
+    if not flags & SH_FLAGS.SHF_ALLOC:
+        return None
+    if section["sh_type"] == "SHT_NOBITS":
+        return "bss"
+    if flags & SH_FLAGS.SHF_EXECINSTR:
+        return "text"
+    return "data" if flags & SH_FLAGS.SHF_WRITE else "rodata"
+
+
+def _count(part: list[int], kind: str, size: int) -> None:
+    part[0] += size if kind != "bss" else 0
+    part[1] += size if kind in ("data", "bss") else 0
+
+
+def _symbols(elf: Any) -> Iterator[tuple[Any, str]]:
+    """Functions, variables and numbers of the linker script; of local ones with the name of their source file."""
+    for table in elf.iter_sections():
+        if isinstance(table, SymbolTableSection):
+            source = ""
+            for symbol in table.iter_symbols():
+                kind = symbol["st_info"]["type"]
+                if kind == "STT_FILE":
+                    source = os.path.basename(symbol.name)
+                elif kind in ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE"):
+                    yield symbol, source if symbol["st_info"]["bind"] == "STB_LOCAL" else ""
+
+
+def _part(symbol: str, source: str, kind: str, name: str | None) -> str:
+    if source == "main.c" and symbol == "state":
+        return "states"
+    if source in ("main.c", "baked.c") or symbol == "main" or symbol.startswith("baked_"):
+        return "harness"
+    if name is not None and (symbol.startswith(f"{name}_") or source == f"{name}.c"):
+        if kind == "text":
+            return "kernel"
+        return "weights" if symbol.endswith(("_w", "_b")) else "tables"
+    return "other"
 
 
 def main(files: Sequence[str], as_json: bool) -> int:
-    """Prints one row per image, or a JSON object of them by file name; returns the exit status."""
-    images = {os.fspath(file): sections(file) for file in files}
+    """Prints a table per image, or a JSON object of them by file name; returns the exit status."""
+    images = {os.fspath(file): footprint(file) for file in files}
     if as_json:
-        rows = {
-            file: dataclasses.asdict(sizes) | {"flash": sizes.flash, "ram": sizes.ram} for file, sizes in images.items()
-        }
-        print(json.dumps(rows, indent=1))
+        print(json.dumps({file: _row(image) for file, image in images.items()}, indent=1))
         return 0
-    print(f"{'text':>9} {'rodata':>9} {'data':>9} {'bss':>9} | {'flash':>9} {'ram':>9}")
-    for file, s in images.items():
-        print(f"{s.text:9} {s.rodata:9} {s.data:9} {s.bss:9} | {s.flash:9} {s.ram:9}  {file}")
+    for file, image in images.items():
+        print(f"{file}\n  {'':8} {'flash':>9} {'ram':>9}")
+        for part, (flash, ram) in image.parts.items():
+            print(f"  {part:8} {flash:9,d} {ram:9,d}")
+        of_board = "" if image.percent is None else f"   {image.percent:.1f} % of {image.memory:,d}"
+        print(f"  {'all':8} {image.flash:9,d} {image.ram:9,d}{of_board}")
     return 0
+
+
+def _row(image: Footprint) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(image.sizes),
+        "flash": image.flash,
+        "ram": image.ram,
+        "memory": image.memory,
+        "percent": image.percent,
+        "parts": {part: {"flash": flash, "ram": ram} for part, (flash, ram) in image.parts.items()},
+    }

@@ -11,6 +11,7 @@ from .errors import Unreadable
 
 DEFAULT_NAME = "snn_network"
 RESETS = ("zero", "subtract")
+RESET_DELAYS = ("0", "1")
 KERNELS = ("dense", "event")
 FORMS = ("packed", "column")
 
@@ -18,7 +19,8 @@ FORMS = ("packed", "column")
 @dataclasses.dataclass(frozen=True)
 class Options:
     """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0). `form`: how the event
-    kernel keeps weights, for 32-bit cores or for hosts with SIMD.
+    kernel keeps weights, for 32-bit cores or for hosts with SIMD. `reset_delay`: steps between a spike and its reset: 0 as in NIR, 1 as
+    in snnTorch.
 
     Raises `Unreadable` (bad usage) for a value that no build can take.
     """
@@ -30,6 +32,7 @@ class Options:
     kernel: str = "dense"
     input_scale: int | None = None
     form: str = "packed"
+    reset_delay: int = 0
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name.endswith("_"):
@@ -47,6 +50,7 @@ class Options:
             ("reset", self.reset, RESETS),
             ("kernel", self.kernel, KERNELS),
             ("form", self.form, FORMS),
+            ("reset_delay", str(self.reset_delay), RESET_DELAYS),
         ):
             if value not in allowed:
                 raise Unreadable("", "", f"{option} '{value}' is unknown", "use " + " or ".join(allowed))

@@ -158,7 +158,12 @@ def _neuron(program: Program, neuron: Neuron, x: Range, found: Decisions) -> Ran
     start = 0
     if parameters.threshold is not None and parameters.reset is not None:
         if program.options.reset == "subtract":
-            drive += max(0, -int(parameters.threshold.min()))
+            # A threshold below 0 pushes upwards; one that is subtracted a step late acts on what has decayed meanwhile.
+            drive += (
+                _largest(parameters.threshold)
+                if program.options.reset_delay
+                else max(0, -int(parameters.threshold.min()))
+            )
         else:
             start = _largest(parameters.reset)
     v, v_product = _steady_state(drive, parameters.decay, start)

@@ -290,13 +290,21 @@ def _neuron(program: Program, neuron: Neuron, x: Array, states: dict[tuple[str, 
     if parameters.cur_decay is not None:
         x = bounded(decayed(parameters.cur_decay, states[neuron.name, "i"]) + x)
         states[neuron.name, "i"] = x
-    v = bounded((decayed(parameters.decay, states[neuron.name, "v"]) + x) + parameters.leak)
-    if parameters.threshold is None or parameters.reset is None:
+    old, threshold, subtract = states[neuron.name, "v"], parameters.threshold, program.options.reset == "subtract"
+    late = (
+        old > threshold if program.options.reset_delay and threshold is not None else None
+    )  # it fired, and is reset only now
+    if late is not None and not subtract:
+        old = np.where(late, parameters.reset, old)  # type: ignore[arg-type]
+    v = bounded((decayed(parameters.decay, old) + x) + parameters.leak)
+    if late is not None and subtract:
+        v = np.where(late, bounded(v - threshold), v)
+    if threshold is None or parameters.reset is None:
         states[neuron.name, "v"] = v
         return v
-    fired = v > parameters.threshold
-    after = bounded(v - parameters.threshold) if program.options.reset == "subtract" else parameters.reset
-    states[neuron.name, "v"] = np.where(fired, after, v)
+    fired = v > threshold
+    after = bounded(v - threshold) if subtract else parameters.reset
+    states[neuron.name, "v"] = v if late is not None else np.where(fired, after, v)
     return fired.astype(x.dtype)
 
 

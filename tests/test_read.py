@@ -169,7 +169,9 @@ def test_bias_that_means_none(tmp_path: Path, bias: Any) -> None:
 
 
 def test_a_scalar_bias_is_for_all(tmp_path: Path) -> None:
-    network = read(write_nir(tmp_path / "net.nir", small(fc={"type": "Affine", "weight": np.ones((2, 3)), "bias": 0.5}), EDGES))
+    network = read(
+        write_nir(tmp_path / "net.nir", small(fc={"type": "Affine", "weight": np.ones((2, 3)), "bias": 0.5}), EDGES)
+    )
     synapse = network.nodes["fc"]
     assert isinstance(synapse, Linear) and synapse.bias is not None and synapse.bias.tolist() == [0.5, 0.5]
 

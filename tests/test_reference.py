@@ -172,3 +172,25 @@ def test_rescale() -> None:
     assert rescale(big, -80).tolist() == [0, -1, 0, -1, 0]
     assert rescale(np.array([1, -1, 0]), 31).tolist() == [2**31 - 1, -(2**31), 0]
     assert rescale(np.array([1, -1, 0]), 90).tolist() == [2**31 - 1, -(2**31), 0]
+
+
+@pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])
+def test_late_reset_by_hand(tmp_path: Path, quantize: bool) -> None:
+    """decay 0.5, 1.5 a step, threshold 1. Subtract: 1.5; 0.75 + 1.5 - 1 = 1.25; 0.625 + 1.5 - 1 = 1.125. Zero: 1.5; 0 + 1.5; ..."""
+    neuron = lif(1, tau=np.array([0.002]), r=np.array([2.0]))
+    path = chain(tmp_path / "net.nir", np.array([[1.5]]), neuron)
+    unit = 4096 if quantize else 1
+    for reset, potentials in (("subtract", [1.5, 1.25, 1.125]), ("zero", [1.5, 1.5, 1.5])):
+        result = run(path, np.ones((3, 1)), Options(quantize=quantize, dt=0.001, reset=reset, reset_delay=1))
+        assert (result.trace["neuron.v"][0, :, 0] / unit).tolist() == potentials
+        assert only(result)[:, 0].tolist() == [1, 1, 1]
+
+
+def test_late_reset_to_v_reset_gives_the_same_spikes(tmp_path: Path) -> None:
+    weight = np.random.RandomState(3).uniform(-1, 1, (20, 10))
+    path = chain(tmp_path / "net.nir", weight, lif(20, v_reset=np.full(20, -0.25)))
+    data = (np.random.RandomState(4).random_sample((60, 10)) < 0.4).astype(np.int8)
+    for quantize in (False, True):
+        spikes = [only(run(path, data, Options(quantize=quantize, dt=0.001, reset_delay=delay))) for delay in (0, 1)]
+        np.testing.assert_array_equal(*spikes)
+        assert spikes[0].sum() > 100

@@ -153,6 +153,13 @@ def test_another_version_of_the_compiler_compiles_again(tree: Tree, tmp_path: Pa
     assert tree.build(env=env).steps().count("CC") == 5
 
 
+def test_another_version_of_a_library_generates_again(tree: Tree, tmp_path: Path) -> None:
+    folder = tmp_path / "libraries" / "nir-99.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: nir\nVersion: 99\n")
+    assert tree.build(env={"PYTHONPATH": str(folder.parent)}).steps() == GENERATORS
+
+
 def test_files_of_the_harness_and_the_board_are_dependencies(tree: Tree) -> None:
     tree.edit(
         "firmware/main.c",

@@ -87,7 +87,8 @@ irdl.dialect @snn {
                      "product_bits" = %product_bits}
   }
 
-  // li, then spikes = v > threshold; where it fired v = reset, or v - threshold if subtract.
+  // li, then spikes = v > threshold; where it fired v = reset, or v - threshold if subtract. With reset_delay 1 this
+  // happens in the next step, where the old v is still above the threshold: before it decays, or after if subtract.
   irdl.operation @lif {
     %x = irdl.base "!builtin.memref"
     %v = irdl.base "!builtin.memref"
@@ -110,6 +111,7 @@ irdl.dialect @snn {
     %true = irdl.is true
     %false = irdl.is false
     %subtract = irdl.any_of(%true, %false)
+    %reset_delay = irdl.base "#builtin.integer"
     %saturate = irdl.any_of(%true, %false)
     %32 = irdl.is 32 : i64
     %64 = irdl.is 64 : i64
@@ -117,7 +119,8 @@ irdl.dialect @snn {
     irdl.attributes {"decay_float" = %decay_float, "decay_int" = %decay_int, "leak_float" = %leak_float,
                      "leak_int" = %leak_int, "threshold_float" = %threshold_float, "threshold_int" = %threshold_int,
                      "reset_float" = %reset_float, "reset_int" = %reset_int, "d_scale" = %d_scale,
-                     "subtract" = %subtract, "saturate" = %saturate, "product_bits" = %product_bits}
+                     "subtract" = %subtract, "reset_delay" = %reset_delay,
+                     "saturate" = %saturate, "product_bits" = %product_bits}
   }
 
   // i = cur_decay * i + x (integers: ((cur_decay * i) >> d_scale) + x), then li with the new i in place of x.
@@ -177,6 +180,7 @@ irdl.dialect @snn {
     %true = irdl.is true
     %false = irdl.is false
     %subtract = irdl.any_of(%true, %false)
+    %reset_delay = irdl.base "#builtin.integer"
     %saturate = irdl.any_of(%true, %false)
     %32 = irdl.is 32 : i64
     %64 = irdl.is 64 : i64
@@ -185,7 +189,8 @@ irdl.dialect @snn {
                      "vol_decay_float" = %vol_decay_float, "vol_decay_int" = %vol_decay_int,
                      "leak_float" = %leak_float, "leak_int" = %leak_int, "threshold_float" = %threshold_float,
                      "threshold_int" = %threshold_int, "reset_float" = %reset_float, "reset_int" = %reset_int,
-                     "d_scale" = %d_scale, "subtract" = %subtract, "saturate" = %saturate,
+                     "d_scale" = %d_scale, "subtract" = %subtract, "reset_delay" = %reset_delay,
+                     "saturate" = %saturate,
                      "product_bits" = %product_bits}
   }
 

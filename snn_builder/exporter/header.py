@@ -144,7 +144,8 @@ def _summary(program: Program) -> str:
     words = ["int8 weights, Q12 state" if options.quantize else "float (IEEE single)"]
     if program.discrete.dt is not None:
         words.append(f"dt = {program.discrete.dt:.9g}")
-    words.append("reset by subtraction" if options.reset == "subtract" else "reset to v_reset")
+    late = ", one step late" if options.reset_delay else ""
+    words.append(("reset by subtraction" if options.reset == "subtract" else "reset to v_reset") + late)
     words.append({"dense": "dense kernel", "event": "event-driven kernel"}[options.kernel])
     return ", ".join(words) + "."
 

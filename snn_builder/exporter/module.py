@@ -300,6 +300,7 @@ class _Step:
             arguments["threshold"] = self._parameter(name, "threshold")
             arguments["reset"] = self._parameter(name, "reset")
             arguments["subtract"] = self.program.options.reset == "subtract"
+            arguments["reset_delay"] = self.program.options.reset_delay
             self.value[name] = self._spikes(node)
             op(x, *states, self.value[name], **arguments)
         else:

@@ -287,12 +287,38 @@ class _Neuron:
             total = add(total, resize(term, wide))
         return named(scalar.saturate(total) if self._clamp else resize(total, self._type), name)
 
+    def _limit(self) -> ir.Value:
+        threshold = self.parameter("threshold")
+        return scalar.constant(self._type, 0) if threshold is None else threshold
+
+    def _resets(self, late: bool, subtracts: bool) -> bool:
+        """Is this the neuron's way to reset?"""
+        delay = bool(self._op.all("spikes")) and bool(self._op.integer("reset_delay"))
+        return bool(self._op.all("spikes")) and delay == late and bool(self._op.integer("subtract")) == subtracts
+
+    def before(self, old: ir.Value) -> ir.Value:
+        """The old v, after the reset that a spike of the previous step left to this one."""
+        if not self._resets(late=True, subtracts=False):
+            return old
+        reset = self.parameter("reset")
+        return select(greater(old, self._limit()), scalar.constant(self._type, 0) if reset is None else reset, old)
+
+    def after(self, v: ir.Value, old: ir.Value) -> ir.Value:
+        """The new v, less the threshold that a spike of the previous step left to this one."""
+        if not self._resets(late=True, subtracts=True):
+            return v
+        step = select(greater(old, self._limit()), self._limit(), scalar.constant(self._type, 0))
+        if self._clamp:
+            return named(scalar.saturate(subtract(resize(v, self._wide), resize(step, self._wide))), "v")
+        return named(subtract(v, step), "v")
+
     def fire(self, v: ir.Value, spike: ir.Type) -> list[ir.Value]:
         """[v after the reset, the spike]."""
-        threshold = self.parameter("threshold")
-        limit = scalar.constant(self._type, 0) if threshold is None else threshold
+        threshold, limit = self.parameter("threshold"), self._limit()
         fired = named(greater(v, limit), "fired")
-        if not self._op.integer("subtract"):
+        if self._op.integer("reset_delay"):
+            after = v
+        elif not self._op.integer("subtract"):
             reset = self.parameter("reset")
             after = select(fired, scalar.constant(self._type, 0) if reset is None else reset, v)
         elif threshold is None:
@@ -316,10 +342,11 @@ def _neuron(op: _Op) -> None:
         neuron = op.neuron(dict(zip(names, others, strict=False)), type_)
         old = others[len(names) :]
         if len(states) == 1:
-            new = [neuron.integrate("v", "decay", old[0], x, "leak")]
+            new = [neuron.integrate("v", "decay", neuron.before(old[0]), x, "leak")]
         else:
             current = neuron.integrate("current", "cur_decay", old[0], x)
-            new = [current, neuron.integrate("v", "vol_decay", old[1], current, "leak")]
+            new = [current, neuron.integrate("v", "vol_decay", neuron.before(old[1]), current, "leak")]
+        new[-1] = neuron.after(new[-1], old[len(states) - 1])
         if op.all("spikes"):
             new[-1:] = neuron.fire(new[-1], _element(op.one("spikes")))
         return new

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..boards import FILE, Board, either, find, load, nearest
 from ..errors import SnnError, Unreadable
-from ..options import DEFAULT_NAME, KERNELS, RESETS, Options
+from ..options import DEFAULT_NAME, KERNELS, RESET_DELAYS, RESETS, Options
 
 DEFAULT_MODEL = "models/digits/digits.nir"
 PRECISIONS = {"0": ("f32",), "1": ("int8",), "both": ("f32", "int8")}
@@ -28,6 +28,7 @@ HELP: dict[str, tuple[str, str]] = {
     "input_scale": ("integer mode: an input value is q * 2^-input_scale; -16 to 16", ""),
     "dt": ("timestep, in the model's unit of time (default: from the model)", ""),
     "reset": (f"what a spike does to the voltage: {either(*RESETS)}", RESETS[0]),
+    "reset_delay": (f"steps between a spike and its reset: {either(*RESET_DELAYS)}, as in snnTorch", RESET_DELAYS[0]),
     "kernel": (f"form of the code: {either(*KERNELS)} (default: the board's)", ""),
     "name": ("prefix of files and C symbols, for one model", DEFAULT_NAME),
     "toolchain": (f"compiler: {either(*TOOLCHAINS)} (auto: the first of the board's that is there)", TOOLCHAINS[0]),
@@ -56,6 +57,7 @@ class Request:
     name: str
     dt: float | None
     reset: str
+    reset_delay: int
     kernel: str | None
     input_scale: int | None
     toolchain: str
@@ -68,6 +70,7 @@ class Request:
             quantize=quantize,
             dt=self.dt,
             reset=self.reset,
+            reset_delay=self.reset_delay,
             kernel=self.kernel or board.kernel,
             input_scale=self.input_scale if quantize else None,
         )
@@ -106,6 +109,7 @@ def request(given: Mapping[str, str], boards: Mapping[str, Path]) -> Request:
         raise _bad("quantize", values["quantize"], "not a choice", "use " + either(*PRECISIONS))
     for name, allowed in (
         ("reset", RESETS),
+        ("reset_delay", RESET_DELAYS),
         ("kernel", ("", *KERNELS)),
         ("toolchain", ("auto", *sorted({name for board in chosen for name in board.toolchains}))),
     ):
@@ -121,6 +125,7 @@ def request(given: Mapping[str, str], boards: Mapping[str, Path]) -> Request:
         name=values["name"],
         dt=_dt(values["dt"]),
         reset=values["reset"],
+        reset_delay=int(values["reset_delay"]),
         kernel=values["kernel"] or None,
         input_scale=_input_scale(values["input_scale"], precisions),
         toolchain=values["toolchain"],

@@ -98,6 +98,7 @@ def flags(options: Options) -> list[str]:
     words = ["--quantize"] if options.quantize else []
     words += ["--dt", repr(options.dt)] if options.dt is not None else []
     words += ["--reset", options.reset] if options.reset != default.reset else []
+    words += ["--reset-delay", str(options.reset_delay)] if options.reset_delay else []
     words += ["--kernel", options.kernel] if options.kernel != default.kernel else []
     # one word: argparse takes a negative number behind a space for an option
     words += [f"--input-scale={options.input_scale}"] if options.input_scale is not None else []
