@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from . import __version__
 from .errors import Findings, SnnError, Unreadable
-from .options import DEFAULT_NAME, FORMS, KERNELS, RESETS, Options
+from .options import DEFAULT_NAME, FORMS, KERNELS, LAYOUTS, RESETS, Options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +57,20 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         stage = add(name, run, text)
         _network_arguments(stage)
         stage.add_argument("-o", dest="out", metavar="DIR", required=True, help="where to write; made if needed")
+        if name == "generate":
+            stage.add_argument(
+                "--depfile", metavar="FILE", help="also write what the files depend on, as make reads it"
+            )
+            stage.add_argument(
+                "--stamp", metavar="FILE", help="make FILE last, and leave files alone whose content does not change"
+            )
+            stage.add_argument(
+                "--layout", choices=LAYOUTS, default="plain", help="xheep: DIR is an application of X-HEEP's own build"
+            )
+
+    stage = add("check", _check, "what generate would say of networks, and how they would run")
+    _network_arguments(stage, several=True)
+    stage.add_argument("--json", action="store_true")
 
     for name, run, text in (
         ("lower", _lower, "N.mlir to N.lowered.mlir"),
@@ -102,14 +117,26 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
         image_arguments(stage)
 
+    add("cmake-dir", _cmake_dir, "the directory of snn_builder.cmake")
+
     stage = add("size", _size, "bytes of images by section")
     stage.add_argument("files", metavar="ELF", nargs="+")
     stage.add_argument("--json", action="store_true")
+    if words[:1] == ["size"]:
+        from .budget import amount
+
+        for kind in ("ram", "flash"):
+            stage.add_argument(
+                f"--budget-{kind}", type=amount, metavar="BYTES", help=f"fail where an image has more {kind} (64k, 1M)"
+            )
     return parser
 
 
-def _network_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the network: a .nir file")
+def _network_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    if several:
+        parser.add_argument("files", metavar="FILE", nargs="+", help="networks: .nir files")
+    else:
+        parser.add_argument("file", metavar="FILE", help="the network: a .nir file")
     parser.add_argument(
         "--name", default=DEFAULT_NAME, metavar="N", help=f"prefix of files and C symbols (default {DEFAULT_NAME})"
     )
@@ -121,11 +148,12 @@ def _network_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reset-delay", type=int, choices=(0, 1), default=0, help="steps between a spike and its reset"
     )
-    parser.add_argument("--kernel", choices=KERNELS, default="dense")
+    parser.add_argument("--kernel", choices=KERNELS, default="event", help="pay for spikes, or for weights")
     parser.add_argument(
         "--form", choices=FORMS, default="packed", help="of the event kernel: for 32-bit cores, or for hosts with SIMD"
     )
     parser.add_argument("--input-scale", type=int, metavar="E", help="integer mode: input value = q * 2^-E")
+    parser.add_argument("--weights-section", metavar="NAME", help="section of weights and tables in the object file")
 
 
 def _options(chosen: argparse.Namespace) -> Options:
@@ -138,6 +166,7 @@ def _options(chosen: argparse.Namespace) -> Options:
         input_scale=chosen.input_scale,
         form=chosen.form,
         reset_delay=chosen.reset_delay,
+        weights_section=chosen.weights_section,
     )
 
 
@@ -156,7 +185,7 @@ def _generate(chosen: argparse.Namespace) -> int:
     from .api import generate
 
     findings = Findings(chosen.file)
-    generate(chosen.file, chosen.out, _options(chosen), findings)
+    generate(chosen.file, chosen.out, _options(chosen), findings, chosen.depfile, chosen.stamp, chosen.layout)
     _report(findings)
     return 0
 
@@ -168,6 +197,14 @@ def _export(chosen: argparse.Namespace) -> int:
     export(chosen.file, chosen.out, _options(chosen), findings)
     _report(findings)
     return 0
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    from .checker import check, report_json, report_text
+
+    reports = [check(file, _options(chosen)) for file in chosen.files]
+    print(report_json(reports) if chosen.json else "\n\n".join(map(report_text, reports)))
+    return max(report.status for report in reports)
 
 
 def _lower(chosen: argparse.Namespace) -> int:
@@ -215,6 +252,11 @@ def _emulate(chosen: argparse.Namespace) -> int:
     return emulate(chosen)
 
 
+def _cmake_dir(_: argparse.Namespace) -> int:
+    print(Path(__file__).resolve().parent / "cmake")
+    return 0
+
+
 def _link(chosen: argparse.Namespace) -> int:
     from .link import main as link
 
@@ -228,9 +270,14 @@ def _image(chosen: argparse.Namespace) -> int:
 
 
 def _size(chosen: argparse.Namespace) -> int:
+    from .budget import check
     from .elf import main
 
-    return main(chosen.files, chosen.json)
+    status = main(chosen.files, chosen.json)
+    for error in check(chosen.files, chosen.budget_ram, chosen.budget_flash):
+        print(f"error: {error}", file=sys.stderr)
+        status = error.status
+    return status
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from .errors import Findings
 from .files import write, write_all
 from .options import Options
 from .pipeline import compile_network
-from .program import Array
+from .program import Array, Program
 from .reference import simulate as run_reference
 
 
@@ -42,19 +42,51 @@ def generate(
     out: str | os.PathLike[str],
     options: Options | None = None,
     findings: Findings | None = None,
+    depfile: str | os.PathLike[str] | None = None,
+    stamp: str | os.PathLike[str] | None = None,
+    layout: str = "plain",
 ) -> None:
-    """All stages in one process: as `export`, and `N.lowered.mlir` and `N.c` with them."""
+    """All stages in one process: as `export`, and `N.lowered.mlir` and `N.c` with them.
+
+    For other build tools: `depfile` is written in make's syntax, and says that what was written depends on the model and this package.
+    `stamp` is a file that is made anew each time, and stands for all that was written: then a file whose content does not change
+    keeps its time, which spares the build everything behind it, and the depfile is about the stamp.
+
+    `layout="xheep"`: `out` is a folder below X-HEEP's sw/applications; it also gets a `main.c`, unless there is one."""
+    from .depfile import compiler_files, depfile_text
+    from .exporter.layout import lay_out
+    from .names import CNames
+    from .xheep_app import MAIN, application, check_folder
+
+    options = options or Options()
+    findings = Findings(path) if findings is None else findings
+    if layout == "xheep":
+        check_folder(out, options)
+    program = compile_network(path, options, findings)
+    contents = all_texts(program, findings)
+    if layout == "xheep":
+        contents = {file: text for file, text in contents.items() if not file.endswith(".mlir")}
+        if not os.path.exists(os.path.join(out, MAIN)):
+            contents[MAIN] = application(lay_out(program, CNames(program.network.file)), options)
+    write_all(out, contents, keep_unchanged=stamp is not None)
+    if depfile is not None:
+        targets = [os.path.join(out, file) for file in contents] if stamp is None else [stamp]
+        write(depfile, depfile_text(targets, [path, *compiler_files()]))
+    if stamp is not None:
+        write(stamp, "")  # last: before it, nothing is done
+
+
+def all_texts(program: Program, findings: Findings) -> dict[str, str]:
+    """What `generate` writes, by name."""
     from .c import emit_c
     from .exporter import texts
     from .lowering import lower
 
-    options = options or Options()
-    findings = Findings(path) if findings is None else findings
-    contents = texts(compile_network(path, options, findings), findings)
-    name = options.name
+    contents = texts(program, findings)
+    name = program.options.name
     contents[f"{name}.lowered.mlir"] = lower(contents[f"{name}.mlir"], f"{name}.mlir")
     contents[f"{name}.c"] = emit_c(contents[f"{name}.lowered.mlir"], f"{name}.lowered.mlir")
-    write_all(out, contents)
+    return contents
 
 
 def simulate(

@@ -12,7 +12,8 @@ lists of words, file names are relative to the board's directory. Only `descript
     asflags = []                        # for every assembly file
     linkflags = []                      # before the objects
     libs = ["-lgcc"]                    # after the objects
-    kernel = "dense"                    # the kernel form this board runs best; kernel= overrides it
+    kernel = "event"                    # the kernel this board runs best; kernel= overrides it
+    form = "packed"                     # how its event kernel keeps weights: packed for 32-bit cores, column for SIMD
     uart_baud = 256000                  # C and assembly get -DBOARD_UART_BAUD=256000
     run = "native"                      # `run` executes the image; or "emulator": snn_builder emulate BOARD_DIR IMAGE
     emulator = {}                       # describes the machine to the emulator, which checks it
@@ -59,7 +60,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import Unreadable
-from .options import KERNELS
+from .options import FORMS, KERNELS
 
 FILE = "board.py"
 ZIG = "zig"
@@ -121,7 +122,8 @@ class Board:
     linkflags: tuple[str, ...] = ()
     libs: tuple[str, ...] = ()
     options: Mapping[str, BoardOption] = dataclasses.field(default_factory=dict)
-    kernel: str = "dense"
+    kernel: str = "event"
+    form: str = "packed"
     uart_baud: int | None = None
     run: str = "native"
     emulator: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -226,7 +228,7 @@ class _Checker:
         if not toolchains:
             raise self.refuse("toolchains", "is empty", "describe at least one")
         options = {name: self.option(name, data) for name, data in self.table("options", given.get("options", {}))}
-        for key, allowed in (("kernel", KERNELS), ("run", RUNS)):
+        for key, allowed in (("kernel", KERNELS), ("form", FORMS), ("run", RUNS)):
             if values.get(key, allowed[0]) not in allowed:
                 raise self.refuse(key, f"'{values[key]}' is unknown", "use " + either(*allowed))
         for key in ("sources", "linker_script"):
@@ -285,7 +287,7 @@ class _Checker:
 
     def value(self, name: str, value: Any, key: str | None = None) -> Any:
         key = key or name
-        if name in ("description", "install", "kernel", "run"):
+        if name in ("description", "install", "kernel", "form", "run"):
             return self.text(key, value)
         if name in ("linker_script", "link"):
             return None if value is None else self.text(key, value)

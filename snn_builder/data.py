@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .errors import Refused, Unreadable
-from .network import Network, Terminal, size
+from .network import Network, Shape, size
 from .program import Array
 
 
@@ -41,27 +41,57 @@ def load_inputs(path: str | os.PathLike[str], network: Network) -> tuple[dict[st
             f"the network's inputs are {', '.join(sorted(wanted))}",
             "save one array per input, by name, with numpy.savez",
         )
-    found = {terminal.name: _in_samples(arrays[terminal.name], terminal, path) for terminal in terminals}
+    found = {
+        terminal.name: in_samples(arrays[terminal.name], terminal.name, terminal.shape, path) for terminal in terminals
+    }
     if len({(array.shape[:2], many) for array, many in found.values()}) > 1:
         raise Refused(path, "", "the inputs differ in samples or steps", "give every input the same number of both")
     return {name: array for name, (array, _) in found.items()}, next(iter(found.values()))[1]
 
 
-def _in_samples(data: Array, terminal: Terminal, path: str | os.PathLike[str]) -> tuple[Array, bool]:
+def in_samples(data: Array, name: str, shape: Shape, path: str | os.PathLike[str]) -> tuple[Array, bool]:
+    """Data for the Input `name` as (samples, steps, *shape), and whether it came with an axis of samples. Raises `Refused`."""
     if data.size == 0:
-        raise Refused(path, terminal.name, f"no data: its shape is {data.shape}", "give at least one step")
-    for tail in (terminal.shape, (size(terminal.shape),)):
+        raise Refused(path, name, f"no data: its shape is {data.shape}", "give at least one step")
+    for tail in (shape, (size(shape),)):
         for leading in (1, 2):
             if data.ndim == leading + len(tail) and data.shape[leading:] == tail:
                 leads = data.shape[:leading] if leading == 2 else (1, *data.shape[:1])
-                return data.reshape(*leads, *terminal.shape), leading == 2
-    shape = " x ".join(map(str, terminal.shape))
+                return data.reshape(*leads, *shape), leading == 2
+    dims = " x ".join(map(str, shape))
     raise Refused(
         path,
-        terminal.name,
-        f"data of shape {data.shape} does not fit an input of {shape}",
-        f"give steps x {shape}, or samples x steps x {shape}",
+        name,
+        f"data of shape {data.shape} does not fit an input of {dims}",
+        f"give steps x {dims}, or samples x steps x {dims}",
     )
+
+
+def as_numbers(
+    data: Array, quantize: bool, input_scale: int | None, name: str, path: str | os.PathLike[str]
+) -> tuple[Array, int]:
+    """Data for the Input `name` in the mode's numbers, float32 or int64 that fits int8, and how many had to be saturated for that.
+    Raises `Refused` for what the mode cannot take."""
+    whole_numbers = data.dtype.kind in "iub"  # long runs are mostly spikes: they are not to be looked at many times
+    if not whole_numbers and (data.dtype.kind != "f" or not np.all(np.isfinite(data))):
+        raise Refused(path, name, "the input data holds values that are not finite numbers", "correct the data")
+    if not quantize:
+        return data.astype(np.float32), 0
+    if input_scale is None:
+        if whole_numbers and data.dtype.itemsize == 1 and data.dtype.kind != "u":
+            return data.astype(np.int64), 0
+        if not whole_numbers and np.any(data != np.rint(data)):
+            raise Refused(
+                path,
+                name,
+                "the input data is not whole, and integer mode takes int8",
+                "pass input_scale= (value = q * 2^-input_scale)",
+            )
+        whole = data.astype(np.float64)
+    else:
+        whole = np.rint(np.ldexp(data.astype(np.float64), input_scale))
+    clipped = np.clip(whole, -128, 127)
+    return clipped.astype(np.int64), int(np.count_nonzero(clipped != whole))
 
 
 def load_labels(path: str | os.PathLike[str], samples: int) -> Array:

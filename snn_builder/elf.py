@@ -86,6 +86,21 @@ def footprint(path: str | os.PathLike[str]) -> Footprint:
         raise Unreadable(path, "", "not an ELF file", "pass an image, firmware.elf") from None
 
 
+def symbols(path: str | os.PathLike[str]) -> list[tuple[str, int, str]]:
+    """(name, bytes, "text", "rodata", "data" or "bss") of every symbol of an ELF file that takes memory, the largest first; of several at
+    one place the first."""
+    with open(path, "rb") as stream:
+        elf = ELFFile(stream)
+        kinds = {index: _kind(section) for index, section in enumerate(elf.iter_sections())}
+        found: dict[tuple[int, int], tuple[str, int, str]] = {}
+        for symbol, _ in _symbols(elf):
+            kind = kinds.get(symbol["st_shndx"])
+            if kind is not None and symbol["st_size"] and not symbol.name.startswith(".L"):
+                place = (symbol["st_shndx"], symbol["st_value"])
+                found.setdefault(place, (symbol.name, symbol["st_size"], kind))
+    return sorted(found.values(), key=lambda symbol: (-symbol[1], symbol[0]))
+
+
 def _network_name(folder: Path) -> str | None:
     for file in sorted(folder.glob("*.json")):
         try:

@@ -11,17 +11,23 @@ from pathlib import Path
 from .errors import Unreadable
 
 
-def write_all(directory: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> None:
-    """Writes files by name into a directory, which is made if needed: each to a temporary file first, renamed when all are written."""
+def write_all(
+    directory: str | os.PathLike[str], contents: Mapping[str, str | bytes], keep_unchanged: bool = False
+) -> None:
+    """Writes files by name into a directory, which is made if needed: each to a temporary file first, renamed when all are written.
+    `keep_unchanged`: a file that already has this content is left alone, with its time, so that what is made of it stays up to date."""
     folder = Path(directory)
     written: list[tuple[str, Path]] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            if keep_unchanged and (folder / name).is_file() and (folder / name).read_bytes() == data:
+                continue
             handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
             written.append((temporary, folder / name))
             with open(handle, "wb") as stream:
-                stream.write(content.encode() if isinstance(content, str) else content)
+                stream.write(data)
         mask = os.umask(0)
         os.umask(mask)
         for temporary, target in written:

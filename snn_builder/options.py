@@ -14,13 +14,14 @@ RESETS = ("zero", "subtract")
 RESET_DELAYS = ("0", "1")
 KERNELS = ("dense", "event")
 FORMS = ("packed", "column")
+LAYOUTS = ("plain", "xheep")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """`dt` is in the file's own unit of time, None means: from the file; `input_scale` None means: not given (0). `form`: how the event
     kernel keeps weights, for 32-bit cores or for hosts with SIMD. `reset_delay`: steps between a spike and its reset: 0 as in NIR, 1 as
-    in snnTorch.
+    in snnTorch. `weights_section` None means: where the compiler puts constants.
 
     Raises `Unreadable` (bad usage) for a value that no build can take.
     """
@@ -29,10 +30,11 @@ class Options:
     quantize: bool = False
     dt: float | None = None
     reset: str = "zero"
-    kernel: str = "dense"
+    kernel: str = "event"
     input_scale: int | None = None
     form: str = "packed"
     reset_delay: int = 0
+    weights_section: str | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name.endswith("_"):
@@ -58,6 +60,13 @@ class Options:
             raise Unreadable("", "", f"input_scale {self.input_scale} is out of range", "use -16 to 16")
         if self.input_scale is not None and not self.quantize:
             raise Unreadable("", "", "input_scale needs integer mode", "add --quantize, or leave input_scale out")
+        if self.weights_section is not None and not re.fullmatch(r"[A-Za-z_.][A-Za-z0-9_.$-]*", self.weights_section):
+            raise Unreadable(
+                "",
+                "",
+                f"weights_section '{self.weights_section}' cannot name a section",
+                "use letters, digits and . _ $ -, not a digit first",
+            )
 
     @property
     def mode(self) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .errors import Findings, Refused
+from .data import as_numbers
+from .errors import Findings
 from .network import Conv, Delay, Flatten, Linear, Network, Neuron, Pool, Scale, Terminal, Threshold, size
 from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program, SynapseParameters, is_int8, summed_order
 from .quantise import multiplier
@@ -107,31 +108,13 @@ def _output_type(program: Program, terminal: Terminal) -> type[np.generic]:
 def _prepare(program: Program, inputs: dict[str, Array]) -> tuple[dict[str, Array], int]:
     """Input data as (samples, steps, elements) in the mode's type, and how many values had to be saturated to int8."""
     prepared, saturated = {}, 0
-    file = program.network.file
     for terminal in program.network.terminals("Input"):
         data = np.asarray(inputs[terminal.name])
-        if data.dtype.kind not in "fiub" or not np.all(np.isfinite(data)):
-            raise Refused(
-                file, terminal.name, "the input data holds values that are not finite numbers", "correct the data"
-            )
         data = data.reshape(*data.shape[:2], size(terminal.shape))
-        if not program.options.quantize:
-            prepared[terminal.name] = data.astype(np.float32)
-            continue
-        if program.options.input_scale is None:
-            if np.any(data != np.rint(data)):
-                raise Refused(
-                    file,
-                    terminal.name,
-                    "the input data is not whole, and integer mode takes int8",
-                    "pass input_scale= (value = q * 2^-input_scale)",
-                )
-            whole = data.astype(np.float64)
-        else:
-            whole = np.rint(np.ldexp(data.astype(np.float64), program.options.input_scale))
-        clipped = np.clip(whole, -128, 127)
-        saturated += int(np.count_nonzero(clipped != whole))
-        prepared[terminal.name] = clipped.astype(np.int64)
+        prepared[terminal.name], clipped = as_numbers(
+            data, program.options.quantize, program.options.input_scale, terminal.name, program.network.file
+        )
+        saturated += clipped
     return prepared, saturated
 
 

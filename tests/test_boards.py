@@ -62,7 +62,7 @@ def test_a_full_board(tmp_path: Path) -> None:
         (path / name).touch()
     found = load(path)
     assert (found.sources, found.linker_script, found.uart_baud) == (("uart.c", "start.S"), "l.ld", 9600)
-    assert (found.kernel, found.run, found.path) == ("dense", "emulator", path)
+    assert (found.kernel, found.run, found.path) == ("event", "emulator", path)
     assert found.options["ram"].values["large"] == 2 and found.options["ram"].defsym == "RAM"
     assert found.toolchains["gcc"].cflags == ("-march=x",)
 

@@ -31,7 +31,12 @@ def outputs(file: Path, options: Options, directory: Path, data: Path | None) ->
     generate(file, directory, options)
     bake(file, directory, options, data)
     name = options.name
-    sources = [directory / f"{name}.c", directory / f"{name}_weights.c", directory / "baked.c"]
+    sources = [
+        directory / f"{name}.c",
+        directory / f"{name}_weights.c",
+        directory / "baked.c",
+        directory / "baked_check.s",
+    ]
     sources += [ROOT / "firmware" / "main.c", ROOT / "boards" / "host" / "uart.c"]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover"]
     folders = ["-I", directory, "-I", ROOT / "firmware"]

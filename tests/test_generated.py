@@ -296,7 +296,7 @@ def test_header_is_for_its_reader(tmp_path: Path) -> None:
         " *   fc1     Affine 6 -> 5, int8 weights, scale 2^-7",
         " *   lif1    LIF 5, decay 0.9, threshold 1",
         " *   output  3 x int8, spikes (0 or 1)",
-        " * int8 weights, Q12 state, dt = 0.001, reset to v_reset, dense kernel.",
+        " * int8 weights, Q12 state, dt = 0.001, reset to v_reset, event-driven kernel.",
         "#define GESTURE_INPUT_SIZE 6",
         "#define GESTURE_OUTPUT_SIZE 3",
         "#define GESTURE_STATE_BYTES 32",
@@ -310,7 +310,7 @@ def test_float_weights_come_back_to_the_bit(tmp_path: Path) -> None:
     weight = RNG.standard_normal((3, 200)).astype(np.float32)
     weight[0, :4] = [0.1, 1e-40, -3.4028235e38, 1 / 3]  # among them a denormal and the largest
     path = chain(tmp_path / "net.nir", weight, {"type": "I", "r": np.ones(3)})
-    files = generated(path, tmp_path)
+    files = generated(path, tmp_path, kernel="dense")
     program = """
 #include <stdio.h>
 #include "snn_network.h"

@@ -40,9 +40,17 @@ def test_kernels(tmp_path: Path, reset: str) -> None:
     ]  # fmt: skip
     path = write_nir(tmp_path / "net.nir", nodes, edges)
     options = [
-        Options(name=f"{mode}_{kernel}_{form}", quantize=mode == "int8", dt=0.001, reset=reset, reset_delay=1, kernel=kernel, form=form)
+        Options(
+            name=f"{mode}_{kernel}_{form}",
+            quantize=mode == "int8",
+            dt=0.001,
+            reset=reset,
+            reset_delay=1,
+            kernel=kernel,
+            form=form,
+        )
         for mode in ("f32", "int8")
-        for kernel, form in (("dense", "packed"),)
+        for kernel, form in (("dense", "packed"), ("event", "packed"), ("event", "column"))
     ]
     data = (rng.random_sample((2, 40, 6)) < 0.5).astype(np.int8)
     for outputs in check(path, options, {"input": data}, tmp_path):

@@ -23,7 +23,9 @@ def test_the_program_in_the_readme(tmp_path: Path, quantize: bool) -> None:
     (tmp_path / "main.c").write_text(program)
     generate(ROOT / "models" / "digits" / "digits.nir", tmp_path, Options(quantize=quantize))
     sources = ["main.c", "snn_network.c", "snn_network_weights.c"]
-    subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", *EXACT, *sources, "-o", "program"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", *EXACT, *sources, "-o", "program"], cwd=tmp_path, check=True
+    )
     assert subprocess.run([tmp_path / "program"], check=True, capture_output=True, text=True).stdout in ("0\n", "1\n")
 
 

@@ -95,9 +95,9 @@ def test_a_board_has_its_own_default_kernel() -> None:
 
 def test_the_command_line_of_a_stage() -> None:
     assert flags(Options()) == []
-    everything = Options(quantize=True, dt=1e-4, reset="subtract", kernel="event", input_scale=-2)
+    everything = Options(quantize=True, dt=1e-4, reset="subtract", kernel="dense", input_scale=-2)
     assert flags(everything) == [
-        "--quantize", "--dt", "0.0001", "--reset", "subtract", "--kernel", "event", "--input-scale=-2",
+        "--quantize", "--dt", "0.0001", "--reset", "subtract", "--kernel", "dense", "--input-scale=-2",
     ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_several_models() -> None:
     ("options", "line"),
     [
         ({"bord": "host"}, "bord=host: unknown option; did you mean board?"),
-        ({"xyzzy": "1"}, "xyzzy=1: unknown option; use board, board_path, dt, input, input_scale, kernel, labels, model, name, quantize, reset or toolchain"),
+        ({"xyzzy": "1"}, "xyzzy=1: unknown option; use board, board_path, dt, input, input_scale, kernel, labels, model, name, quantize, reset, reset_delay or toolchain"),
         ({"ram": "64k"}, "ram=64k: no option of board host; add board=small"),
         ({"board": "small", "ram": "1k"}, "ram=1k: not a choice for board small; use 64k or 128k"),
         ({"board": "smal"}, "board=smal: no such board; did you mean small?"),

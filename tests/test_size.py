@@ -24,8 +24,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """int8, 10 inputs, 3 neurons with a threshold each: 30 bytes of weights, a table of 12, 12 bytes of state."""
     folder = tmp_path_factory.mktemp("image")
     net = chain(folder / "net.nir", np.full((3, 10), 0.3), lif(3, v_threshold=np.array([1.0, 0.5, 0.25])))
-    generate(net, folder, Options(name="gesture", quantize=True))
-    bake(net, folder, Options(name="gesture", quantize=True))
+    generate(net, folder, Options(name="gesture", quantize=True, kernel="dense"))
+    bake(net, folder, Options(name="gesture", quantize=True, kernel="dense"))
     sources = ["gesture.c", "gesture_weights.c", "baked.c", "baked_check.s"]
     board = [ROOT / "firmware" / "main.c", ROOT / "boards" / "host" / "uart.c"]
     include = [f"-I{folder}", f"-I{ROOT / 'firmware'}"]

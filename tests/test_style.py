@@ -28,6 +28,8 @@ def passes(*command: str | Path) -> None:
 def test_python(module: str, arguments: str) -> None:
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed: pip install -e .[test]")
+    if module == "mypy" and sys.version_info < (3, 11):
+        pytest.skip("on Python 3.10 NumPy is an older one with other types")
     passes(sys.executable, "-m", module, *arguments.split())
 
 

@@ -4,6 +4,7 @@
 description = "a native program; its UART is stdin and stdout"
 sources = ["uart.c"]
 cflags = ["-O2", "-g0", "-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF"]
+form = "column"  # its compilers vectorise
 toolchains = {
     "gcc": {"cc": ["gcc"], "install": "apt-get install gcc"},
     "clang": {"cc": ["clang"], "install": "apt-get install clang"},

@@ -12,7 +12,7 @@ from ..dialect import InvalidModule, new_context, parse, walk
 from ..errors import Unreadable
 from .expression import C_TYPES
 from .helpers import HELPERS
-from .printer import UNROLLED, FunctionPrinter, comment_of, dimensions, element_type, name_of
+from .printer import ROW_BY_ROW, UNROLLED, FunctionPrinter, comment_of, dimensions, element_type, name_of
 from .to_emitc import to_emitc
 
 __all__ = ["INTERFACE", "emit_c"]
@@ -37,7 +37,8 @@ _FLOAT_GUARDS = """\
 """
 
 
-_UNROLL = """\
+_HINTS = {
+    UNROLLED: """\
 /* Eight rounds as straight code: what they index can then live in registers. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
@@ -46,7 +47,16 @@ _UNROLL = """\
 #else
 #define UNROLLED
 #endif
-"""
+""",
+    ROW_BY_ROW: """\
+/* GCC would jam several rows into one round, and run out of registers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define ROW_BY_ROW __asm__("")
+#else
+#define ROW_BY_ROW (void)0
+#endif
+""",
+}
 
 
 def emit_c(text: str, file: str = "") -> str:
@@ -97,9 +107,9 @@ class _Unit:
     def print(self) -> str:
         declarations = [self._declaration(op) for op in self._globals]
         functions = [self._function(op) for op in self._functions]
-        uses_unroll = any(UNROLLED.upper() in f for f in functions)
+        hints = [text for name, text in _HINTS.items() if any(name.upper() in f for f in functions)]
         blocks = [self._preamble(any(re.search(r"\b(bool|true|false)\b", f) for f in functions))]
-        blocks += [_UNROLL] if uses_unroll else []
+        blocks += hints
         blocks += ["\n".join(declarations) + "\n"] if declarations else []
         return "\n".join([*blocks, *functions])
 

@@ -33,6 +33,9 @@ from .expression import (
 UNROLLED = "unrolled"
 """The name of a loop that compilers are asked to unroll, and its macro in capitals."""
 
+ROW_BY_ROW = "row_by_row"
+"""The name of a loop whose rounds compilers are asked to keep apart, and its macro in capitals."""
+
 LONGEST = 90
 """An expression beyond that many characters gets a local of its own, so that a line can be read."""
 
@@ -405,6 +408,8 @@ class FunctionPrinter:
                 self._emit(UNROLLED.upper())
             self._emit(f"for ({C_TYPES[type_]} {name} = {lower.text}; {name} < {upper.within(10)}; {advance}) {{")
             self._depth += 1
+            if name_of(op.location) == ROW_BY_ROW:
+                self._emit(f"{ROW_BY_ROW.upper()};")
             self._statements([o.operation for o in block.operations])
         self._emit("}")
         for key in rows:
@@ -418,12 +423,15 @@ class FunctionPrinter:
                 continue
             array, block, *_ = op.operation.operands
             expression = self._values.get(block)
-            if array.owner.operation.name != "emitc.get_global" or expression is None or (array, block) in self._rows:
+            weights = not isinstance(array.owner, ir.Block) and array.owner.operation.name == "emitc.get_global"
+            if not weights or expression is None or (array, block) in self._rows:
                 continue
             place = self._places[array]
             inner = re.findall(r"(\d+)x", str(array.type))[2]
             name = self._unique("rows")
-            self._emit(f"const {C_TYPES[place.type]} (*const {name})[{inner}] = {place.text}[{index(expression).text}];")
+            self._emit(
+                f"const {C_TYPES[place.type]} (*const {name})[{inner}] = {place.text}[{index(expression).text}];"
+            )
             self._rows[array, block] = name
             made.append((array, block))
         return made

@@ -300,7 +300,13 @@ def lif(
 ) -> None:
     """li, then spikes = v > threshold, and where it fired v = reset (v - threshold if subtract); with `reset_delay` 1, in the next step:
     v counts as reset before it decays, or has the threshold subtracted after."""
-    attributes = {"d_scale": d_scale, "subtract": subtract, "reset_delay": reset_delay, "saturate": saturate, "product_bits": product_bits}
+    attributes = {
+        "d_scale": d_scale,
+        "subtract": subtract,
+        "reset_delay": reset_delay,
+        "saturate": saturate,
+        "product_bits": product_bits,
+    }
     parameters = {"decay": decay, "leak": leak, "threshold": threshold, "reset": reset}
     _neuron("lif", [x, v, spikes], parameters, attributes, loc)
 
@@ -343,7 +349,13 @@ def cubalif(
     loc: str,
 ) -> None:
     """cubali, then spikes and reset as in lif."""
-    attributes = {"d_scale": d_scale, "subtract": subtract, "reset_delay": reset_delay, "saturate": saturate, "product_bits": product_bits}
+    attributes = {
+        "d_scale": d_scale,
+        "subtract": subtract,
+        "reset_delay": reset_delay,
+        "saturate": saturate,
+        "product_bits": product_bits,
+    }
     parameters = {
         "cur_decay": cur_decay, "vol_decay": vol_decay, "leak": leak, "threshold": threshold, "reset": reset,
     }  # fmt: skip

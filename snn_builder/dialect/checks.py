@@ -200,9 +200,22 @@ def _event(o: _Op) -> None:
 
 
 _IN_EVENT = frozenset(
-    ["memref.alloca", "omp.terminator", "snn.gather", "snn.emit", "snn.rescale", "snn.sum", "snn.gain", "snn.output"]
-    + ["snn.li", "snn.lif", "snn.cubali", "snn.cubalif", "snn.scale", "snn.threshold"]
-)
+    f"snn.{name}"
+    for name in (
+        "gather",
+        "emit",
+        "rescale",
+        "sum",
+        "gain",
+        "output",
+        "scale",
+        "threshold",
+        "li",
+        "lif",
+        "cubali",
+        "cubalif",
+    )
+) | {"memref.alloca", "omp.terminator"}
 
 
 def _rescale(o: _Op) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from .. import __version__
@@ -27,6 +28,7 @@ def header_text(program: Program, layout: Layout) -> str:
         *_table(program, layout),
         " *",
         f" * {_summary(program)}",
+        f" * Options: {_configuration(program)}",
         f" * State {layout.state_bytes} bytes (RAM, yours), weights and tables {layout.constant_bytes} bytes (read-only).",
         " *",
         f" *   static {name}_state net;",
@@ -148,6 +150,17 @@ def _summary(program: Program) -> str:
     words.append(("reset by subtraction" if options.reset == "subtract" else "reset to v_reset") + late)
     words.append({"dense": "dense kernel", "event": "event-driven kernel"}[options.kernel])
     return ", ".join(words) + "."
+
+
+def _configuration(program: Program) -> str:
+    """Every option that has a value, as a build is told of it."""
+    values = dataclasses.asdict(program.options) | {"dt": program.discrete.dt}
+    shown = {
+        key: int(value) if isinstance(value, bool) else f"{value:.9g}" if isinstance(value, float) else value
+        for key, value in values.items()
+        if value is not None
+    }
+    return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
 def _dims(shape: Shape) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from .. import __version__
 from ..errors import Findings
-from ..network import Conv, Linear, Neuron, Scale
+from ..network import Conv, Linear, Neuron, Node, Pool, Scale, size
 from ..program import Program
 from ..ranges import Decisions
 from .header import INTERFACE
-from .layout import C_TYPES, Layout, Variable
+from .layout import C_TYPES, Layout, Variable, element_of
 
 CLASS_RULE = "argmax of the outputs summed over a sample's steps, lowest index on ties"
 
@@ -33,6 +33,7 @@ def report_text(program: Program, layout: Layout, decisions: Decisions, findings
             "kernel": options.kernel,
             "form": options.form,
             "input_scale": options.input_scale,
+            "weights_section": options.weights_section,
         },
         "dt": program.discrete.dt,
         "dt_from": program.discrete.dt_from,
@@ -70,6 +71,9 @@ def _layer(program: Program, layout: Layout, decisions: Decisions, name: str) ->
         "input_shape": list(node.input_shape),
         "output_shape": list(node.output_shape),
         "of": [{"node": source, "previous_step": previous} for source, previous in program.inputs(name)],
+        "type": C_TYPES[element_of(program, name)],
+        "frac_bits": program.frac.get(name, 0),
+        "operations": _operations(node),
         "state_bytes": sum(variable.bytes for variable in layout.states if variable.node == name),
         "constant_bytes": sum(constant.bytes for constant in layout.constants.values() if constant.node == name),
     }
@@ -84,3 +88,13 @@ def _layer(program: Program, layout: Layout, decisions: Decisions, name: str) ->
     if isinstance(node, Neuron) and program.options.quantize:
         row |= {"state_saturates": decisions.state_saturates[name], "product_bits": decisions.product_bits[name]}
     return row
+
+
+def _operations(node: Node) -> int:
+    """What one step takes at most: multiplications of a synapse, additions of a pool, else elements to update or move."""
+    count = size(node.output_shape)
+    if isinstance(node, Linear):
+        return count * size(node.input_shape)
+    if isinstance(node, Conv):
+        return count * size(node.weight.shape[1:])
+    return count * size(node.kernel) if isinstance(node, Pool) else count

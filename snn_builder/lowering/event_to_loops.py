@@ -22,10 +22,16 @@ from .snn_to_linalg import _LOWERINGS, Body, _calls, _defines, _element, _Neuron
 FLUSH = 257
 """So many bytes fit a lane of 16 bits: 257 * 255 = 65535."""
 
+FEW = 8
+"""Rows of so many weights are no vectors."""
+
 LANES = 0x00FF00FF
 BIAS = 128
 UNROLLED = "unrolled"
 """The location of a loop that C compilers are asked to unroll."""
+
+ROW_BY_ROW = "row_by_row"
+"""The location of a loop whose rounds C compilers are asked not to jam together."""
 
 ANY_OF_FOUR = "any_of_four"
 """A helper function of snn_builder.c: is one of four int8 not 0?"""
@@ -76,10 +82,14 @@ def _index(value: int) -> ir.Value:
 
 
 @contextmanager
-def _loop(first: ir.Value | int, end: ir.Value | int, step: int = 1, *, unrolled: bool = False) -> Iterator[ir.Value]:
-    """for (i = first; i < end; i += step). `unrolled`: in C too, so that what it indexes can live in registers."""
+def _loop(
+    first: ir.Value | int, end: ir.Value | int, step: int = 1, *, unrolled: bool = False, rows: bool = False
+) -> Iterator[ir.Value]:
+    """for (i = first; i < end; i += step). `unrolled`: in C too, so that what it indexes can live in registers. `rows`: each
+    round adds a row, and is not to be mixed with the next."""
     bounds = [_index(bound) if isinstance(bound, int) else bound for bound in (first, end)]
-    loop = scf.ForOp(*bounds, _index(step), loc=ir.Location.name(UNROLLED) if unrolled else None)
+    hint = UNROLLED if unrolled else ROW_BY_ROW if rows else ""
+    loop = scf.ForOp(*bounds, _index(step), loc=ir.Location.name(hint) if hint else None)
     with ir.InsertionPoint(loop.body):
         yield loop.induction_variable
         scf.YieldOp([])
@@ -384,7 +394,9 @@ class _Gather:
         if not self.packed:
             sums = _variable(self.name, self.type, count=count)
             self._clear(sums, count)
-            self._by_kind(lambda: self._add_rows(sums, block, count, False), lambda: self._add_rows(sums, block, count, True))
+            self._by_kind(
+                lambda: self._add_rows(sums, block, count, False), lambda: self._add_rows(sums, block, count, True)
+            )
             return sums
         sums = _variable(self.name, self.type, count=self.width)
         self._by_kind(lambda: self._add_lanes(sums, block), lambda: self._add_products(sums, block))
@@ -408,11 +420,12 @@ class _Gather:
     @contextmanager
     def _each(self, first: ir.Value | int = 0, end: ir.Value | None = None) -> Iterator[ir.Value]:
         """A loop over the inputs that count."""
+        rows = not self.packed and self.width > FEW
         if self.events is None:
-            with _loop(0, self.inputs) as i:
+            with _loop(0, self.inputs, rows=rows) as i:
                 yield i
         else:
-            with _loop(first, end or _count_of(self.count)) as k:
+            with _loop(first, end or _count_of(self.count), rows=rows) as k:
                 yield _listed(self.events, k, "input")
 
     def _clear(self, sums: ir.Value, count: int) -> None:

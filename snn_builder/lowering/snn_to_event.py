@@ -69,7 +69,9 @@ class _Node:
     def conflicts(self, other: _Node) -> bool:
         """Must the two stay in their order?"""
         return bool(
-            _overlap(self.writes, other.reads) or _overlap(self.writes, other.writes) or _overlap(self.reads, other.writes)
+            _overlap(self.writes, other.reads)
+            or _overlap(self.writes, other.writes)
+            or _overlap(self.reads, other.writes)
         )
 
 
@@ -98,7 +100,9 @@ class _Function:
         for buffer in buffers:
             self._merge_around(buffer)
         layers = {id(members): members for members in self.layer.values()}
-        built = [(members, self._build(members)) for members in layers.values()]
+        # In the order in which they will run, so that an array is listed before the first layer that reads its list.
+        ordered = sorted(layers.values(), key=lambda members: members[-1].place)
+        built = [(members, self._build(members)) for members in ordered]
         for members, event in built:
             for node in members:
                 if node.kind == "snn.linear" and _rank(node.operands["w"][0]) == 3:
@@ -120,6 +124,9 @@ class _Function:
         places = {node.place for each in touching for node in self.layer[each.place]}
         merged = [node for node in self.nodes if node.place in places]
         last = merged[-1].place
+        written = [value for node in merged for value in node.writes]
+        if any(node.kind == "snn.linear" and node.operands["x"][0] in written for node in merged):
+            return  # a block of outputs would be written before the next one reads it
         for node in merged:
             between = (other for other in self.nodes if node.place < other.place < last and other.place not in places)
             if any(node.conflicts(other) for other in between):
@@ -161,7 +168,7 @@ class _Function:
             listed = (writer.operands["events"][0], writer.operands["count"][0])
         elif writer is not None and writer.kind in _SPIKING and x in writer.operands["spikes"]:
             listed = self._emitted(writer)
-        elif writer is not None and writer.kind in ("snn.li", "snn.cubali"):
+        elif any(other.kind in ("snn.li", "snn.cubali") and x in other.operands["v"] for other in self.nodes):
             listed, values = None, x
         else:
             kept = writer is None and _is_state_of_spikes(x, self.nodes)
@@ -269,4 +276,3 @@ def _rank(array: ir.Value) -> int:
 
 def _count(array: ir.Value) -> int:
     return int(ir.MemRefType(array.type).shape[0])
-

@@ -314,7 +314,8 @@ class _Neuron:
 
     def fire(self, v: ir.Value, spike: ir.Type) -> list[ir.Value]:
         """[v after the reset, the spike]."""
-        threshold, limit = self.parameter("threshold"), self._limit()
+        threshold = self.parameter("threshold")
+        limit = scalar.constant(self._type, 0) if threshold is None else threshold
         fired = named(greater(v, limit), "fired")
         if self._op.integer("reset_delay"):
             after = v
@@ -357,7 +358,7 @@ def _neuron(op: _Op) -> None:
 def _scale(op: _Op) -> None:
     y = op.one("y")
     type_ = _element(y)
-    _elementwise([op.one("x"), op.one("w")], [y], lambda x, w, y: [multiply(resize(w, type_), resize(x, type_))])
+    op.elementwise([op.one("x"), op.one("w")], [y], lambda x, w, y: [multiply(resize(w, type_), resize(x, type_))])
 
 
 def _threshold(op: _Op) -> None:

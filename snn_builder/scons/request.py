@@ -73,6 +73,7 @@ class Request:
             reset_delay=self.reset_delay,
             kernel=self.kernel or board.kernel,
             input_scale=self.input_scale if quantize else None,
+            form=board.form,
         )
 
 

@@ -79,7 +79,7 @@ def add_stages(env: Any) -> None:
 def network(env: Any, directory: str, model: str, options: Options | None = None, **choices: Any) -> Any:
     """The static library of `model` in `directory`, and on the way to it every file of the network.
 
-    `options` or `choices` (name, quantize, dt, reset, kernel, input_scale) are as for the command line.
+    `options` or `choices` (name, quantize, dt, reset, kernel, input_scale, form) are as for the command line.
     """
     options = options or Options(**choices)
     name = options.name
@@ -100,6 +100,7 @@ def flags(options: Options) -> list[str]:
     words += ["--reset", options.reset] if options.reset != default.reset else []
     words += ["--reset-delay", str(options.reset_delay)] if options.reset_delay else []
     words += ["--kernel", options.kernel] if options.kernel != default.kernel else []
+    words += ["--form", options.form] if options.form != default.form else []
     # one word: argparse takes a negative number behind a space for an option
     words += [f"--input-scale={options.input_scale}"] if options.input_scale is not None else []
     return words
