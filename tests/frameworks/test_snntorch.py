@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,6 @@ from snn_builder.options import KERNELS, Options
 
 DT = 1e-4  # fixed in the exporter
 INPUTS, HIDDEN, OUTPUTS = 8, 12, 5
-
-needs_reset_delay = pytest.mark.skipif(
-    "reset_delay" not in {field.name for field in dataclasses.fields(Options)},
-    reason="Options has no reset_delay yet",
-)
 
 
 def neuron(kind: str, *shape: int, beta: float = 0.9, **options: Any) -> torch.nn.Module:
@@ -113,7 +107,6 @@ def test_recurrent(tmp_path: Path, options: dict[str, Any]) -> None:
     assert_near(output, theirs(net, data))
 
 
-@needs_reset_delay
 @pytest.mark.parametrize(
     ("kind", "reset"),
     [
