@@ -44,7 +44,7 @@ def outputs(file: Path, options: Options, directory: Path, data: Path | None) ->
         ["gcc", "-O1", *WARNINGS, *EXACT, *sanitized, *folders, *sources, "-o", directory / "fw"], check=True
     )
     said: list[str] = []
-    assert run(directory, [str(directory / "fw")], said.append) == 0, said
+    assert run(directory, [str(directory / "fw")], say=said.append) == 0, said
     printed: np.ndarray = np.load(directory / "outputs.npy")
     return printed
 
