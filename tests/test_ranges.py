@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from built import check
-from support import chain, lif
+from support import chain, lif, terminal, write_nir
 
 from snn_builder.options import Options
 from snn_builder.pipeline import compile_network
@@ -113,3 +113,21 @@ def test_the_decisions_do_change_there(tmp_path: Path) -> None:
             decisions.rescale_saturates["fc"],
         )
         assert found == expected, weight
+
+
+def test_sums_of_voltages_need_64_bits(tmp_path: Path) -> None:
+    """A synapse fed by a leaky integrator that stands at its largest: the sum passes int32, and the kernels get it right."""
+    nodes = {
+        "input": terminal("Input", 12),
+        "fc": {"type": "Linear", "weight": np.full((8, 12), 30.0)},
+        "li": {"type": "LI", "tau": np.full(8, 0.01), "r": np.full(8, 10.0), "v_leak": np.zeros(8)},
+        "wide": {"type": "Linear", "weight": np.array([[0.9] * 8, [1.0, -1.0] * 4, [0.001] * 8])},
+        "output": terminal("Output", 3),
+    }
+    edges = [("input", "fc"), ("fc", "li"), ("li", "wide"), ("wide", "output")]
+    path = write_nir(tmp_path / "net.nir", nodes, edges)
+    options = [Options(name=kernel, quantize=True, dt=0.001, kernel=kernel) for kernel in ("dense", "event")]
+    program = compile_network(path, options[0])
+    assert analyse(program).accumulator_bits == {"fc": 32, "wide": 64}
+    (found, _) = check(path, options, {"input": worst_input(program, 120)}, tmp_path)
+    assert found["output"].max() == INT32_MAX
