@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nir
 import numpy as np
 import pytest
-from support import CORPUS, chain, lif, needs_corpus, terminal, write_nir
+from support import CONSTRUCTED, CONSTRUCTED_NAMES, CORPUS, chain, lif, needs_corpus, terminal, write_nir
 
 from snn_builder.errors import Findings, Refused, SnnError, Unreadable
 from snn_builder.network import Linear, Neuron
@@ -212,3 +213,36 @@ def test_file_order_does_not_matter(tmp_path: Path) -> None:
 )
 def test_corpus_refusals(name: str, line: str) -> None:
     assert refusal(CORPUS / name / f"{name}.nir") == line
+
+
+@pytest.mark.parametrize("name", CONSTRUCTED_NAMES)
+def test_what_nir_reads_we_read_alike(name: str) -> None:
+    """Where NIR's own reader takes a file, node types, edges and every parameter are the same."""
+    path = CONSTRUCTED / name / f"{name}.nir"
+    theirs, ours = nir.read(path), read(path)
+    assert {key: type(node).__name__ for key, node in theirs.nodes.items()} == {
+        key: node.kind for key, node in ours.nodes.items()
+    }
+    assert set(theirs.edges) == set(ours.edges)
+    compared = 0
+    for key, node in theirs.nodes.items():
+        for field in (
+            "weight",
+            "bias",
+            "r",
+            "tau",
+            "tau_syn",
+            "w_in",
+            "v_leak",
+            "v_threshold",
+            "v_reset",
+            "scale",
+            "threshold",
+            "delay",
+        ):
+            if hasattr(node, field):
+                np.testing.assert_array_equal(np.asarray(getattr(node, field)), getattr(ours.nodes[key], field))
+                compared += 1
+        if hasattr(node, "tau_mem"):
+            np.testing.assert_array_equal(node.tau_mem, ours.nodes[key].tau)
+    assert compared >= 2
