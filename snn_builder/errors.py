@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 
 
 class SnnError(Exception):
@@ -22,7 +23,8 @@ class SnnError(Exception):
         self.problem = problem
         self.remedy = remedy
         place = "".join(f"{part}: " for part in (self.file, node) if part)
-        super().__init__(place + problem + (f"; {remedy}" if remedy else ""))
+        # A name in a file may hold anything; the message stays one line.
+        super().__init__(re.sub(r"[\x00-\x1f\x7f]", "?", place + problem + (f"; {remedy}" if remedy else "")))
 
     def __reduce__(self) -> tuple[type[SnnError], tuple[str, str, str, str]]:
         return type(self), (self.file, self.node, self.problem, self.remedy)

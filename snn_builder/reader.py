@@ -19,6 +19,8 @@ from .nodes import SUPPORTED, Draft, draft
 
 __all__ = ["SUPPORTED", "read"]
 
+MOST_ELEMENTS = 1 << 28  # of one layer; a damaged shape must not ask for all memory there is
+
 
 def read(path: str | os.PathLike[str], findings: Findings | None = None) -> Network:
     """Reads and checks a NIR file. Raises `Unreadable` where there is no NIR graph to read and `Refused` where the graph is not one
@@ -63,6 +65,11 @@ def _check_graph(network: Network, findings: Findings) -> None:
     for kind in ("Input", "Output"):
         if not network.terminals(kind):
             findings.error("", f"the graph has no {kind} node", f"export it with an {kind}")
+    for name, node in network.nodes.items():
+        if size(node.output_shape) > MOST_ELEMENTS:
+            findings.error(
+                name, f"{_dims(node.output_shape)} elements are more than any board holds", "correct its shape"
+            )
     mismatches = []
     for source, target in network.edges:
         before, after = network.nodes[source], network.nodes[target]

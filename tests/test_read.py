@@ -99,6 +99,7 @@ def test_hdf5_without_a_graph(tmp_path: Path) -> None:
         ({"lif": {"type": "LIF", "r": np.ones(2)}}, "lif: no tau stored; export the node with its tau"),
         ({"lif": lif(2, r="much")}, "lif: r is not a number; store r as a numeric array"),
         ({"input": {"type": "Input"}}, "input: Input without a usable shape; write its shape as positive integers"),
+        ({"input": terminal("Input", 2**40)}, "input: 1099511627776 elements are more than any board holds; correct its shape"),
         ({"output": terminal("Output", 5)}, "output: edge lif -> output: lif gives 2 values, output takes 5; make the shapes agree"),
     ],
 )  # fmt: skip
@@ -129,6 +130,13 @@ def test_no_terminal(tmp_path: Path, kind: str) -> None:
     del nodes[kind.lower()]
     path = write_nir(tmp_path / "net.nir", nodes, [edge for edge in EDGES if kind.lower() not in edge])
     assert refusal(path).startswith(f"the graph has no {kind} node; export it with an {kind}")
+
+
+def test_a_name_with_a_newline_stays_one_line(tmp_path: Path) -> None:
+    nodes = small() | {"bad\nname": {"type": "Magic"}}
+    assert refusal(write_nir(tmp_path / "net.nir", nodes, EDGES)).startswith(
+        "bad?name: node type Magic is not supported; use "
+    )
 
 
 def test_all_errors_are_collected(tmp_path: Path) -> None:
