@@ -234,7 +234,7 @@ int main(void)
         const double b = now();
         for (int r = 0; r < ROUNDS; r++) for (int t = 0; t < STEPS; t++) baseline_step(v1, v2, in[t], spikes);
         const double c = now();
-        if (memcmp(out, spikes, sizeof spikes)) return 2;
+        if ({checked} && memcmp(out, spikes, sizeof spikes)) return 2;
         printf("%.1f %.1f\\n", (b - a) / (STEPS * ROUNDS), (c - b) / (STEPS * ROUNDS));
     }}
     return 0;
@@ -268,11 +268,14 @@ void baseline_step(int32_t *v1, int32_t *v2, const int8_t *x, int8_t *spikes)
 
 
 def on_x86(program: Program, folder: Path, toolchain: str, density: float, rounds: int) -> dict[str, float]:
-    """Median time of a step in ns: ours, and the baseline's; the network is Linear, LIF, Linear, LIF."""
+    """Median time of a step in ns: ours, and the baseline's, which is Linear, LIF, Linear, LIF. Where the network is that too, both must
+    give the same spikes; where it has biases or synaptic currents, the baseline leaves these out and has only the same products."""
     steps = 32
     first, second = program.synapses["fc1"], program.synapses["fc2"]
     (hidden, inputs), outputs = first.weight.shape, second.weight.shape[0]
     sizes = {"inputs": inputs, "hidden": hidden, "outputs": outputs, "steps": steps, "rounds": rounds}
+    plain = all(synapse.bias is None for synapse in (first, second)) and program.neurons["lif1"].cur_decay is None
+    sizes["checked"] = int(plain)
     for index, synapse in ((1, first), (2, second)):
         neuron = program.neurons[f"lif{index}"]
         assert neuron.threshold is not None
@@ -333,8 +336,7 @@ def main() -> None:
     print(
         f"\n{'network':12} {'input':>6} {'tools':5} {'event ns':>9} {'baseline':>9} {'ratio':>6}   x86-64, {' '.join(X86[:2])}"
     )
-    for name in ("784-128-10", "784-256-10"):
-        nir = networks(chosen.out)[name]
+    for name, nir in networks(chosen.out).items():
         program = compile_network(nir, Options(quantize=True, kernel="event", form="column"), Findings(nir))
         for density in (5, *DENSITIES) if not chosen.quick else (5, 50):
             for toolchain in TOOLCHAINS:
