@@ -492,3 +492,11 @@ def test_a_foreign_project_uses_the_tool(tmp_path: Path) -> None:
     assert subprocess.run([tmp_path / "app"], check=False).returncode == 0
     again = subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True, text=True)
     assert again.stdout == "scons: `.' is up to date.\n"
+
+
+def test_check_tells_of_every_model(tree: Tree) -> None:
+    (tree.path / "two words.nir").write_bytes((tree.path / SMALL).read_bytes())
+    result = tree.scons(f"model={SMALL},two words.nir", "quantize=both", "check")
+    assert result.status == 0
+    told = [line.split(",")[0] for line in result.out if ": supported" in line]
+    assert told == [f"{SMALL}: supported", "two words.nir: supported"] * 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def network(env: Any, directory: str, model: str, options: Options | None = None
 
 def check(env: Any, model: str, options: Options) -> Any:
     """An action that tells all about a model under these options, and fails when it cannot be built."""
-    words = [SNN, "check", model, *flags(options)]
+    words = [SNN, "check", shlex.quote(model), *flags(options)]
     return SCons.Action.Action(" ".join(words), *([] if env["SNN_VERBOSE"] else [None]))
 
 
