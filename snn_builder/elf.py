@@ -79,7 +79,7 @@ def footprint(path: str | os.PathLike[str]) -> Footprint:
     "other". Raises `Unreadable`."""
     try:
         with open(path, "rb") as stream:
-            return _footprint(ELFFile(stream), _network_name(Path(path).parent))
+            return _footprint(ELFFile(stream), _network_names(Path(path).parent))
     except OSError as error:
         raise Unreadable(path, "", f"cannot be read ({error.strerror})", "build it first") from None
     except ELFError:
@@ -101,18 +101,22 @@ def symbols(path: str | os.PathLike[str]) -> list[tuple[str, int, str]]:
     return sorted(found.values(), key=lambda symbol: (-symbol[1], symbol[0]))
 
 
-def _network_name(folder: Path) -> str | None:
+def _network_names(folder: Path) -> list[str]:
+    """Of every network that was built there; the image holds one of them."""
+    names = []
     for file in sorted(folder.glob("*.json")):
         try:
             report = json.loads(file.read_text())
         except (OSError, ValueError):
             continue
         if isinstance(report, dict) and str(report.get("generator", "")).startswith("snn-builder"):
-            return str(report["name"])
-    return None
+            names.append(str(report["name"]))
+    return names
 
 
-def _footprint(elf: Any, name: str | None) -> Footprint:
+def _footprint(elf: Any, names: list[str]) -> Footprint:
+    defined = {symbol.name for symbol, _ in _symbols(elf)}
+    name = next((name for name in names if f"{name}_step" in defined), None)
     sizes = dict.fromkeys(("text", "rodata", "data", "bss"), 0)
     parts = {part: [0, 0] for part in PARTS}
     kinds = {}

@@ -34,6 +34,7 @@ NEURON_FIELDS: dict[str, dict[str, float | None]] = {
     "IF": {"r": None, "v_threshold": None, "v_reset": 0.0},
     "I": {"r": None},
 }
+MOST = 1 << 20  # of a stride, padding or kernel: more is damage
 ELEMENTWISE_FIELDS = {"Scale": "scale", "Threshold": "threshold", "Delay": "delay"}
 SUPPORTED = (
     "Input", "Output", "Linear", "Affine", "Scale", "Conv1d", "Conv2d", "SumPool2d", "AvgPool2d", "Flatten", "Delay", "Threshold",
@@ -132,6 +133,9 @@ class _Reader:
         if value.dtype.kind not in "iu" or value.ndim != 1 or value.size not in (1, count) or np.any(value < least):
             wanted = "a whole number" if count == 1 else f"{count} whole numbers"
             self.error(f"{field} is not {wanted} of at least {least}", f"store {field} as integers")
+            return (least or 1,) * count
+        if np.any(value > MOST):
+            self.error(f"{field} holds a number above {MOST}", f"correct {field}")
             return (least or 1,) * count
         listed = tuple(int(extent) for extent in value)
         return listed if len(listed) == count else listed * count
