@@ -236,7 +236,7 @@ def test_lists_beyond_65535(options: Options, tmp_path: Path) -> None:
     assert found[0].tolist() == [[1, 0], [0, 1], [0, 0]]
 
 
-@pytest.mark.parametrize("value", [1.0, -1.0])
+@pytest.mark.parametrize("value", [127 / 64, -2.0])  # 127 and -128 at scale 2^-6
 @pytest.mark.parametrize("count", [256, 257, 258, 514, 515])
 def test_all_spike_with_extreme_weights(count: int, value: float, tmp_path: Path) -> None:
     """Lanes of 16 bits are full at 257 spikes: all weights 127, or all -128."""
