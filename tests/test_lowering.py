@@ -7,14 +7,17 @@ The expected values are worked out here, neuron by neuron, in Python's unbounded
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from compiled import DTYPES, Kernel, Oracle, build
+from support import CONSTRUCTED, CONSTRUCTED_DT
 
-from snn_builder import dialect
+from snn_builder import dialect, to_mlir
+from snn_builder.c import emit_c
 from snn_builder.dialect import Argument
 from snn_builder.errors import Unreadable
 from snn_builder.lowering import lower
@@ -467,6 +470,16 @@ def test_parameters_of_one_cost_nothing() -> None:
     lowered = lower(build("f32", arguments, {}, body))
     assert "mul" not in lowered and "ext" not in lowered
     assert lowered.count("arith.addf") == 1 and lowered.count("arith.addi") == 1
+
+
+def test_text_without_locations_is_lowered_too() -> None:
+    """What somebody wrote by hand has none of the names that export gives to arrays."""
+    path = CONSTRUCTED / "recurrent_bias" / "recurrent_bias.nir"
+    for kernel in ("dense", "event"):
+        text = to_mlir(path, quantize=True, dt=CONSTRUCTED_DT, kernel=kernel)
+        bare = re.sub(r' loc\("[^"]*"\)', "", text)
+        assert bare != text and "snn." in bare
+        assert "snn_network_step(" in emit_c(lower(bare))
 
 
 def test_what_is_no_module_is_refused_by_name() -> None:

@@ -383,7 +383,7 @@ class _Gather:
         self.words = width
         self.width = width * 4 if self.packed else width
         self.type = _element(self.y)
-        self.name = str(self.y.owner.location.name_str) if not isinstance(self.y.owner, ir.Block) else "sum"
+        self.name = scalar.name_of(self.y, "sum") if not isinstance(self.y.owner, ir.Block) else "sum"
 
     def biased(self, total: ir.Value, o: ir.Value) -> ir.Value:
         """The sum of one output, with its bias."""

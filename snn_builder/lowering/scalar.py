@@ -37,6 +37,12 @@ def named(value: ir.Value, name: str) -> ir.Value:
     return value
 
 
+def name_of(value: ir.Value, otherwise: str) -> str:
+    """The name that a value's location gives it. (Asking a location without one ends the process.)"""
+    location = value.location if isinstance(value.owner, ir.Block) else value.owner.location
+    return str(location.name_str) if location.is_a_name() else otherwise
+
+
 def constant(type_: ir.Type, value: float) -> ir.Value:
     """A constant; a float is rounded once to the type."""
     attribute = ir.FloatAttr.get(type_, value) if is_float(type_) else ir.IntegerAttr.get(type_, int(value))

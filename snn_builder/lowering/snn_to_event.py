@@ -16,6 +16,7 @@ from mlir.passmanager import ExternalPass
 
 from ..dialect import event as event_form
 from ..dialect.checks import operands
+from .scalar import name_of
 
 # Operations that treat each of their n outputs for itself, and the operands that they write.
 _ELEMENTWISE = {
@@ -266,8 +267,7 @@ def _after(op: ir.Operation) -> ir.Operation:
 
 
 def _name(array: ir.Value) -> str:
-    location = array.location if isinstance(array.owner, ir.Block) else array.owner.location
-    return str(location.name_str)
+    return name_of(array, "list")
 
 
 def _rank(array: ir.Value) -> int:
