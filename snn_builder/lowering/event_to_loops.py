@@ -7,7 +7,9 @@ weights are packed; then a loop over the outputs of the block does all else, one
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from mlir import ir
 from mlir.dialects import arith, func
@@ -15,13 +17,15 @@ from mlir.passmanager import ExternalPass
 from mlir.rewrite import RewritePatternSet, walk_and_apply_patterns
 
 from . import scalar
-from .gather import Gather, WindowGather
+from .gather import Gather, WindowGather, by_kind
+from .loops import Windows
 from .memory import (
     UNROLLED,
     append,
     as_element,
     branch,
     count_of,
+    divided,
     element_type,
     flat,
     index,
@@ -37,11 +41,17 @@ from .memory import (
 from .scalar import add, constant, integer, is_float, named, resize
 from .snn_to_linalg import _LOWERINGS, Body, _calls, _defines, _Neuron, _Op, _pattern
 
+FEW_ROWS = 4
+"""So many rows are looked at together, four columns at a time."""
+
 ANY_OF_FOUR = "any_of_four"
 """A helper function of snn_builder.c: is one of four int8 not 0?"""
 
 UPPER_PRODUCT = "upper_product"
 """A helper function of snn_builder.c: (a * b) >> 32."""
+
+ADD_SATURATING = "add_sat32"
+"""A helper function of snn_builder.c: a + b clamped to 32 bits."""
 
 
 class EventToLoops:
@@ -67,7 +77,7 @@ class EventToLoops:
 
 
 def _helpers(module: ir.Operation) -> set[str]:
-    return {name for name in (ANY_OF_FOUR, UPPER_PRODUCT) if _calls(module, name)}
+    return {name for name in (ADD_SATURATING, ANY_OF_FOUR, UPPER_PRODUCT) if _calls(module, name)}
 
 
 def _walk_calls(module: ir.Operation, name: str) -> Iterator[ir.Operation]:
@@ -82,41 +92,43 @@ def _walk_calls(module: ir.Operation, name: str) -> Iterator[ir.Operation]:
 
 
 def _events(op: _Op) -> None:
-    x, events, count = op.one("x"), op.one("events"), op.one("count")
-    graded = op.all("graded")
-    n, element = size(x), element_type(x)
-    i8 = integer(8)
-    with ir.Location.unknown():
-        zero = index(0)
+    x, events, count, rows = op.one("x"), op.one("events"), op.one("count"), op.integer("rows")
+    n, columns, type_, i8 = size(x), size(x) // rows, element_type(x), integer(8)
     wide = not isinstance(element_type(count), ir.IndexType)
     local = variable("count", ir.IndexType.get()) if wide else count
-    store(zero, local)
-    for flag in graded:
+    store(index(0), local)
+    for flag in op.all("graded"):
         store(constant(i8, 0), flag)
 
-    def one(i: ir.Value) -> None:
+    def one(i: ir.Value, place: ir.Value) -> None:
         with branch(scalar.is_not(load(x, i), 0)):
-            append(events, local, i)
-            for flag in graded:
-                if is_float(element):
-                    bit = scalar.flag(scalar.is_not(load(x, i), 1), i8)
-                elif str(element) == "i8":
-                    bit = scalar.mask(load(x, i), -2)
-                else:
-                    bit = scalar.flag(scalar.is_not(load(x, i), 1), i8)
-                store(arith.OrIOp(load(flag), bit).result, flag)
+            for y in op.all("y"):
+                store(load(x, i), y, place)
+            append(events, local, place)
+            for flag in op.all("graded"):
+                graded = (
+                    scalar.mask(load(x, i), -2) if str(type_) == "i8" else scalar.flag(scalar.is_not(load(x, i), 1), i8)
+                )
+                store(arith.OrIOp(load(flag), graded).result, flag)
 
-    words = n // 4 * 4 if str(element) == "i8" and n >= 8 else 0
+    def column(j: ir.Value) -> None:
+        if rows == 1:
+            one(j, j)
+        else:
+            with loop(0, rows) as i:
+                one(flat([i, j], [columns]), flat([j, i], [rows]))
+
+    words = columns // 4 * 4 if str(type_) == "i8" and n >= 8 else 0
+    if rows > 1 and (columns % 4 or rows > FEW_ROWS):  # no words, or too many to look at
+        words = 0
     if words:
-        with (
-            loop(0, words, 4) as i,
-            branch(func.CallOp([integer(1)], ANY_OF_FOUR, [x, i]).results[0]),
-            loop(i, plus(i, 4)) as j,
-        ):
-            one(j)
-    if words < n:
-        with loop(words, n) as i:
-            one(i)
+        with loop(0, words, 4) as j:
+            looks = [func.CallOp([integer(1)], ANY_OF_FOUR, [x, plus(j, columns * i)]).results[0] for i in range(rows)]
+            with branch(functools.reduce(lambda a, b: arith.OrIOp(a, b).result, looks)), loop(j, plus(j, 4)) as k:
+                column(k)
+    if words < columns:
+        with loop(words, columns) as j:
+            column(j)
     if wide:
         store(as_element(load(local), count), count)
 
@@ -135,6 +147,36 @@ def _keep(op: _Op) -> None:
     store(as_element(count_of(count), kept_count), kept_count)
     with loop(0, count_of(count)) as k:
         store(load(events, k), kept, k)
+
+
+def _places(op: _Op) -> None:
+    events, count, first, channels = op.one("events"), op.one("count"), op.one("first"), op.integer("channels")
+    known = variable("known", ir.IndexType.get(), index(0))  # how many elements of `first` are written
+    with loop(0, count_of(count)) as k:
+        place = divided(listed(events, k, "input"), channels)[0]
+        with loop(load(known), plus(place, 1)) as p:
+            store(as_element(k, first), first, p)
+        store(plus(place, 1), known)
+    with loop(load(known), size(first)) as p:
+        store(as_element(count_of(count), first), first, p)
+
+
+def _scatter2d(op: _Op) -> None:
+    events, count, y, type_ = op.one("events"), op.one("count"), op.one("y"), element_type(op.one("y"))
+    windows = Windows(op, op.integers("kernel"), (1, 1))
+    with loop(0, size(y)) as i:
+        store(constant(type_, 0), y, i)
+
+    def spread(graded: bool) -> None:
+        with loop(0, count_of(count)) as k:
+            i = listed(events, k, "input")
+            channel, place = windows.split(i)
+            value = resize(load(op.one("x"), i), type_) if graded else constant(type_, 1)
+            with windows.seeing(place) as window:
+                to = named(flat([*window, channel], windows.output[1:]), "at")
+                store(add(load(y, to), value), y, to)
+
+    by_kind(op, lambda: spread(False), lambda: spread(True))
 
 
 # Layers
@@ -158,10 +200,12 @@ class _ExactNeuron(_Neuron):
 
     def integrate(self, name: str, decay: str, state: ir.Value, x: ir.Value, leak: str = "") -> ir.Value:
         """The new state. The range that shows that no clamp is needed holds for each partial sum too."""
+        given = [self._decayed(decay, state), x, self.parameter(leak) if leak else None]
+        total, *rest = [term for term in given if term is not None]
+        if self._clamp and len(rest) == 1:
+            return named(func.CallOp([self._type], ADD_SATURATING, [total, rest[0]]).results[0], name)
         if self._clamp:
             return super().integrate(name, decay, state, x, leak)
-        terms = [self._decayed(decay, state), x, self.parameter(leak) if leak else None]
-        total, *rest = [term for term in terms if term is not None]
         for term in rest:
             total = add(total, term)
         return named(total, name) if rest else total
@@ -191,7 +235,8 @@ class _Layer:
         elif isinstance(self.gathers[0], WindowGather):
             self._windows([gather for gather in self.gathers if isinstance(gather, WindowGather)])
         else:
-            self._blocks(self.n)
+            with self._unless_still():
+                self._blocks(self.n)
 
     def _windows(self, gathers: list[WindowGather]) -> None:
         """All places of a convolution's output, and at each one group of channels after the other."""
@@ -202,36 +247,57 @@ class _Layer:
             for gather in gathers:
                 gather.move_to(place, group)
             at = named(times(flat([*place, group], [width, groups]), members), "at")
-            blocks = -(-members // gathers[0].width)
-            self._blocks(members, at, times(group, blocks))
+            with self._unless_still():
+                self._blocks(members, at, group)
 
-    def _blocks(self, n: int, at: ir.Value | None = None, before: ir.Value | None = None) -> None:
-        """The n outputs from `at` on, whose weights are behind those of so many blocks."""
+    @contextmanager
+    def _unless_still(self) -> Iterator[None]:
+        """Where nothing happens unless something arrives, a branch that is taken if something does."""
+        count = self.gathers[0].count
+        if count is None or not self._is_still():
+            yield
+            return
+        with branch(arith.CmpIOp(arith.CmpIPredicate.ne, count_of(count), index(0)).result):
+            yield
+
+    def _is_still(self) -> bool:
+        """Do the outputs keep their state when their sums are 0, and is there nothing else to write? So it is with neurons that do not
+        decay: what is above the threshold has spiked when it came there."""
+        if len(self.gathers) > 1 or self.gathers[0].b is not None:
+            return False
+        for step in self.steps:
+            kind = step.name.removeprefix("snn.")
+            if kind in ("lif", "li"):
+                if not _keeps(_Op(step), self.buffers):
+                    return False
+            elif kind not in ("gather", "gather2d", "rescale", "gain", "emit"):
+                return False
+        return any(step.name in ("snn.lif", "snn.li") for step in self.steps)
+
+    def _blocks(self, n: int, at: ir.Value | None = None, group: ir.Value | None = None) -> None:
+        """All n outputs; or of a convolution those of one group at one place, which begin at `at`."""
         width = self.gathers[0].width
-
-        def number(block: ir.Value) -> ir.Value:
-            return block if before is None else plus(before, block)
-
-        def first(block: ir.Value) -> ir.Value:
-            return named(times(block, width) if at is None else plus(at, times(block, width)), "first")
-
         if width >= n:
-            self._block(number(index(0)), n, at)
+            self._block(index(0), n, n, at, group)
             return
         with loop(0, n // width) as block, ir.Location.unknown():
-            self._block(number(block), width, first(block))
+            self._block(block, width, n, at, group)
         if n % width:
-            block = index(n // width)
-            self._block(number(block), n % width, first(block))
+            self._block(index(n // width), n % width, n, at, group)
 
-    def _block(self, block: ir.Value, count: int, first: ir.Value | None) -> None:
-        """`count` outputs, from `first` on."""
-        sums = [gather.sums(block, count) for gather in self.gathers]
+    def _block(self, block: ir.Value, count: int, n: int, at: ir.Value | None, group: ir.Value | None) -> None:
+        """`count` of n outputs."""
+        width = self.gathers[0].width
+        number = block if group is None else plus(times(group, -(-n // width)), block)
+        sums = [gather.sums(number, count) for gather in self.gathers]
+        first = None if width >= n else named(times(block, width), "first")
         with loop(0, count, hint=UNROLLED if self.gathers[0].packed else "") as k:
+            member = k if first is None else plus(first, k)
+            channel = member if group is None else plus(times(group, n), member)
             self.values.clear()
             for gather, array in zip(self.gathers, sums, strict=True):
-                self.values[gather.y] = load(array, k)
-            self._outputs(k if first is None else plus(first, k))
+                self.values[gather.y] = gather.biased(load(array, k), channel)
+            self._outputs(member if at is None else plus(at, member))
 
     def _outputs(self, o: ir.Value) -> None:
         """One output."""
@@ -239,7 +305,7 @@ class _Layer:
         for step in self.steps:
             if step.name in _GATHERS:
                 gather = next(each for each in self.gathers if each.op == step)
-                self.write(gather.y, gather.biased(self.values[gather.y], o))
+                self.write(gather.y, self.values[gather.y])
             elif step.name == "snn.emit":
                 emit = _Op(step)
                 with branch(_condition(self.read(emit.one("spikes")))):
@@ -291,6 +357,21 @@ class _Scalar(_Op):
         return (_Neuron if is_float(type_) else _ExactNeuron)(self, tables, type_)
 
 
+def _keeps(neuron: _Op, buffers: list[ir.Value]) -> bool:
+    """Does a neuron that gets 0 keep its state, and not spike again?"""
+    if any(neuron.all(name) for name in ("decay", "leak", "threshold", "reset")):
+        return False
+    type_ = element_type(neuron.one("v"))
+    one = 1 if is_float(type_) else 1 << neuron.integer("d_scale")
+    if neuron.uniform("decay", type_) != one or neuron.uniform("leak", type_) != 0:
+        return False
+    if not neuron.all("spikes"):
+        return True
+    threshold = neuron.uniform("threshold", type_)
+    resets = not neuron.integer("subtract") and not neuron.integer("reset_delay")
+    return resets and threshold >= 0 and neuron.uniform("reset", type_) <= threshold and neuron.one("spikes") in buffers
+
+
 def _condition(spike: ir.Value) -> ir.Value:
     """What a spike was made of: the comparison."""
     if not isinstance(spike.owner, ir.Block) and spike.owner.name in ("arith.extui", "arith.select"):
@@ -309,5 +390,7 @@ _EVENT_LOWERINGS: dict[str, Callable[[_Op], None]] = {
     "events": _events,
     "spread": _spread,
     "keep": _keep,
+    "places": _places,
+    "scatter2d": _scatter2d,
     "event": _event,
 }

@@ -2,14 +2,14 @@
 """The sums of one synapse over listed inputs: for one block of outputs at a time, in registers where weights are packed.
 
 `Gather` is a linear layer's, each listed input a row of weights. `WindowGather` is a convolution's: the list is ascending and
-channels lie last, so that what a row of the kernel sees is one stretch of it, and so are the weights that it meets.
+channels lie last, so that what a row of the kernel sees is one stretch of it, and so are the weights that it meets. They
+are put into a list of the window, which all blocks of its outputs then read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import NamedTuple
 
 from mlir import ir
 from mlir.dialects import arith, memref, scf
@@ -19,6 +19,7 @@ from .loops import Windows
 from .memory import (
     ROW_BY_ROW,
     UNROLLED,
+    append,
     as_index,
     count_of,
     element_type,
@@ -48,17 +49,36 @@ FEW = 8
 LANES = 0x00FF00FF
 BIAS = 128
 
-_Each = Callable[[], AbstractContextManager[tuple[ir.Value, ir.Value]]]  # a loop over (input, its row of weights)
+_Each = Callable[
+    [], AbstractContextManager[tuple[ir.Value, ir.Value]]
+]  # a loop over (where a value is, its row of weights)
+
+
+def by_kind(op: _Op, spikes: Callable[[], None], values: Callable[[], None]) -> None:
+    """Spikes are only added; values are multiplied. Whether the network's input holds values is known only at run time."""
+    if not op.all("x"):
+        spikes()
+    elif not op.all("graded"):
+        values()
+    else:
+        choice = scf.IfOp(scalar.is_not(load(op.one("graded")), 0), has_else=True)
+        with ir.InsertionPoint(choice.then_block):
+            values()
+            scf.YieldOp([])
+        with ir.InsertionPoint(choice.else_block):
+            spikes()
+            scf.YieldOp([])
 
 
 class Gather:
     """The sums of a snn.gather."""
 
     def __init__(self, op: ir.Operation) -> None:
-        known = _Op(op)
-        self.op, self.w, self.y = op, known.one("w"), known.one("y")
-        self.x, self.b, self.graded = (next(iter(known.all(name)), None) for name in ("x", "b", "graded"))
-        self.events, self.count = (next(iter(known.all(name)), None) for name in ("events", "count"))
+        self.op, self.known = op, _Op(op)
+        self.w, self.y = self.known.one("w"), self.known.one("y")
+        self.x, self.b, self.events, self.count = (
+            next(iter(self.known.all(name)), None) for name in ("x", "b", "events", "count")
+        )
         _, self.inputs, width = extents(self.w)
         self.packed = str(element_type(self.w)) == "ui32"
         self.words = width
@@ -72,28 +92,15 @@ class Gather:
         if not self.packed:
             sums = variable(self.name, self.type, count=count)
             self._clear(sums, count)
-            self._by_kind(
-                lambda: self._add_rows(sums, block, count, False), lambda: self._add_rows(sums, block, count, True)
+            by_kind(
+                self.known,
+                lambda: self._add_rows(sums, block, count, False),
+                lambda: self._add_rows(sums, block, count, True),
             )
             return sums
         sums = variable(self.name, self.type, count=self.width)
-        self._by_kind(lambda: self._add_lanes(sums, block), lambda: self._add_products(sums, block))
+        by_kind(self.known, lambda: self._add_lanes(sums, block), lambda: self._add_products(sums, block))
         return sums
-
-    def _by_kind(self, spikes: Callable[[], None], values: Callable[[], None]) -> None:
-        """Spikes are only added; values are multiplied. Whether the network's input holds values is known only at run time."""
-        if self.x is None:
-            spikes()
-        elif self.graded is None:
-            values()
-        else:
-            choice = scf.IfOp(scalar.is_not(load(self.graded), 0), has_else=True)
-            with ir.InsertionPoint(choice.then_block):
-                values()
-                scf.YieldOp([])
-            with ir.InsertionPoint(choice.else_block):
-                spikes()
-                scf.YieldOp([])
 
     @contextmanager
     def _each(self, first: ir.Value | int = 0, end: ir.Value | None = None) -> Iterator[tuple[ir.Value, ir.Value]]:
@@ -166,101 +173,53 @@ class Gather:
                 place = 4 * q + lane
                 store(value if clear else add(load(sums, place), value), sums, place)
 
-    def biased(self, total: ir.Value, o: ir.Value) -> ir.Value:
-        """The sum of one output, with its bias."""
-        return total if self.b is None else add(total, resize(load(self.b, self._channel(o)), self.type))
-
-    def _channel(self, o: ir.Value) -> ir.Value:
-        """Which bias an output has."""
-        return o
-
-
-class _Stretch(NamedTuple):
-    """A part of the list, from begin to end, whose inputs are neighbours: `lowest` is the first of them, listed or not, and `row` its
-    row of weights."""
-
-    begin: ir.Value
-    end: ir.Value
-    lowest: ir.Value
-    row: ir.Value
+    def biased(self, total: ir.Value, channel: ir.Value) -> ir.Value:
+        """The sum of one output, with the bias of its channel: the output itself, or a convolution's."""
+        return total if self.b is None else add(total, resize(load(self.b, channel), self.type))
 
 
 class WindowGather(Gather):
-    """The sums of a snn.gather2d, for the window and the group of channels that it was last moved to."""
+    """The sums of a snn.gather2d, for the window and the group of channels that it was last moved to: over a list of its own."""
 
     def __init__(self, op: ir.Operation) -> None:
         super().__init__(op)
-        known = _Op(op)
-        self.first = known.one("first")
-        self.kernel, self.groups = known.integers("kernel"), known.integer("groups")
-        self.windows = Windows(known, self.kernel, known.integers("dilation"))
-        self.channels = self.windows.input[2] // self.groups
+        self.groups, self.kernel = self.known.integer("groups"), self.known.integers("kernel")
+        self.windows = Windows(self.known, self.kernel, self.known.integers("dilation"))
+        self._inputs, self._values = self.known.one("events"), self.x
+        self._channels = self.windows.input[2] // self.groups
         # Kernel columns side by side see neighbours, unless something lies between: then each is a stretch of its own.
-        self._by_row = self.groups == 1 and self.windows.dilation[1] == 1
+        self._by_row = self.groups == 1 and self.windows.dilation[1] == 1 and self.windows.always_see(1)
 
     def move_to(self, place: list[ir.Value], group: ir.Value) -> None:
-        """To the window at a place of the output."""
-        self._place, self._group = place, group
-        self._seen_rows, self._seen_columns = self.windows.taps(place)
-        self._lowest_output = times(flat(place, [self.windows.output[1]]), self.windows.output[2])
-
-    @contextmanager
-    def _stretches(self, first: ir.Value | int, end: ir.Value | int) -> Iterator[_Stretch]:
-        """A loop over what the kernel's rows first to end see."""
-        left, right = self._seen_columns
+        """Lists what the window at a place of the output sees, as rows of weights, and beside it the values."""
+        name = self.name.removesuffix("_sum")
+        wide = ir.MemRefType(self._inputs.type).element_type
+        self.events = variable(f"{name}_window", wide, count=self.inputs)
+        self.count = variable(f"{name}_seen", ir.IndexType.get(), index(0))
+        if self._values is not None:
+            self.x = variable(f"{name}_values", element_type(self._values), count=self.inputs)
+        first = self.known.one("first")
+        rows, (left, right) = self.windows.taps(place)
+        seen: ir.Value | int = 1
         with ExitStack() as loops:
-            row = loops.enter_context(loop(first, end, name="k"))
-            column = left if self._by_row else loops.enter_context(loop(left, right, name="m"))
-            seen: ir.Value | int = 1
+            row = loops.enter_context(loop(*rows, name="k"))
             if self._by_row:
                 seen = right - left if isinstance(left, int) and isinstance(right, int) else minus(right, left)
+                column = left
+            else:
+                column = loops.enter_context(loop(left, right, name="m"))
             tap = [row, index(column) if isinstance(column, int) else column]
-            place = flat([self.windows.at(self._place, tap), self._group], [self.groups])
-            begin, end = as_index(load(self.first, place)), as_index(load(self.first, plus(place, seen)))
-            weights = times(flat(tap, [self.kernel[1]]), self.channels)
-            yield _Stretch(named(begin, "begin"), named(end, "end"), times(place, self.channels), weights)
+            lowest = flat([self.windows.at(place, tap), group], [self.groups])
+            weights = times(flat(tap, [self.kernel[1]]), self._channels)
+            begin = named(as_index(load(first, lowest)), "begin")
+            end = named(as_index(load(first, plus(lowest, seen))), "end")
+            with loop(begin, end) as k:
+                i = listed(self._inputs, k, "input")
+                if self._values is not None:
+                    store(load(self._values, i), self.x, load(self.count))
+                append(self.events, self.count, plus(minus(i, times(lowest, self._channels)), weights))
 
     @contextmanager
-    def _along(self, stretch: _Stretch) -> Iterator[tuple[ir.Value, ir.Value]]:
-        with loop(stretch.begin, stretch.end, hint=self._rows) as k:
-            i = listed(self.events, k, "input")
-            yield i, plus(minus(i, stretch.lowest), stretch.row)
-
-    @contextmanager
-    def _each(
-        self, first: ir.Value | int | None = None, end: ir.Value | int | None = None, counted: ir.Value | None = None
-    ) -> Iterator[tuple[ir.Value, ir.Value]]:
-        """Of the kernel's rows first to end; `counted` is a variable that counts them."""
-        rows = self._seen_rows
-        with self._stretches(rows[0] if first is None else first, rows[1] if end is None else end) as stretch:
-            if counted is not None:
-                store(plus(load(counted), minus(stretch.end, stretch.begin)), counted)
-            with self._along(stretch) as found:
-                yield found
-
-    def _channel(self, o: ir.Value) -> ir.Value:
-        return minus(o, self._lowest_output)
-
-    def _add_lanes(self, sums: ir.Value, block: ir.Value) -> None:
-        """A batch is of whole kernel rows, or where not even one fits the lanes, of a part of a stretch."""
-        first, end = self._seen_rows
-        rows = FLUSH // (self.kernel[1] * self.channels)
-        if rows >= self.kernel[0]:
-            self._counted(sums, block, first, end, clear=True)
-            return
-        self._clear(sums, self.width)
-        if rows:
-            with loop(first, end, rows, name="k") as row:
-                last = minimum(plus(row, rows), index(end) if isinstance(end, int) else end)
-                self._counted(sums, block, row, last, clear=False)
-            return
-        with self._stretches(first, end) as stretch, loop(stretch.begin, stretch.end, FLUSH) as begin:
-            until = named(minimum(plus(begin, FLUSH), stretch.end), "until")
-            part = stretch._replace(begin=begin, end=until)
-            self._batch(sums, block, lambda: self._along(part), lambda: minus(until, begin), clear=False)
-
-    def _counted(
-        self, sums: ir.Value, block: ir.Value, first: ir.Value | int, end: ir.Value | int, clear: bool
-    ) -> None:
-        spikes = variable("spikes", ir.IndexType.get(), index(0))
-        self._batch(sums, block, lambda: self._each(first, end, spikes), lambda: load(spikes), clear=clear)
+    def _each(self, first: ir.Value | int = 0, end: ir.Value | None = None) -> Iterator[tuple[ir.Value, ir.Value]]:
+        with loop(first, end or count_of(self.count), hint=self._rows) as k:
+            yield k, listed(self.events, k, "row")

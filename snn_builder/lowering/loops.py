@@ -14,7 +14,22 @@ from mlir import ir
 from mlir.dialects import arith
 
 from . import scalar
-from .memory import below, element_type, flat, index, load, loop, minus, plus, size, store, times, variable
+from .memory import (
+    below,
+    divided,
+    element_type,
+    flat,
+    index,
+    load,
+    loop,
+    minimum,
+    minus,
+    plus,
+    size,
+    store,
+    times,
+    variable,
+)
 from .scalar import add, multiply, named, resize, select
 
 if TYPE_CHECKING:
@@ -63,6 +78,12 @@ class Windows:
         with loop(0, self.output[0], name="row") as row, loop(0, self.output[1], name="column") as column:
             yield [row, column]
 
+    def always_see(self, dimension: int) -> bool:
+        """Is there no window that lies in the padding as a whole?"""
+        reach = (self.kernel[dimension] - 1) * self.dilation[dimension]
+        last = (self.output[dimension] - 1) * self.stride[dimension]
+        return reach >= self.padding[dimension] and last < self.padding[dimension] + self.input[dimension]
+
     def taps(self, place: list[ir.Value]) -> list[tuple[ir.Value | int, ir.Value | int]]:
         """Per dimension, which kernel positions (first, end) of the window at `place` lie inside the input."""
         words = ("row", "column")
@@ -102,6 +123,32 @@ class Windows:
             plus(plus(self._begin(d, place[d]), times(tap[d], self.dilation[d])), -self.padding[d]) for d in (0, 1)
         ]
         return named(flat(position, self.input[1:2]), "place")
+
+    def split(self, i: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+        """The channel of an element of the input, and its [row, column]."""
+        place, channel = divided(i, self.input[2])
+        return channel, list(divided(place, self.input[1]))
+
+    @contextmanager
+    def seeing(self, place: list[ir.Value]) -> Iterator[list[ir.Value]]:
+        """Loops over the windows that see a place of the input; without dilation."""
+        bounds = [self._windows_of(dimension, place[dimension]) for dimension in (0, 1)]
+        with loop(*bounds[0], name="row") as row, loop(*bounds[1], name="column") as column:
+            yield [row, column]
+
+    def _windows_of(self, dimension: int, place: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The windows w with w * stride <= at < w * stride + kernel, counted from the start of the padding."""
+        kernel, stride, most = self.kernel[dimension], self.stride[dimension], self.output[dimension]
+        at = plus(place, self.padding[dimension])
+        last = plus(divided(at, stride)[0], 1)
+        if (self.input[dimension] + self.padding[dimension] - 1) // stride >= most:
+            last = minimum(last, index(most))
+        if kernel == stride:
+            first = divided(at, stride)[0]
+        else:
+            inside = self._divided_up(minus(plus(at, 1), index(kernel)), stride)
+            first = select(below(at, kernel), index(0), inside)
+        return first, last
 
     def seen(self, place: ir.Value, channel: ir.Value) -> ir.Value:
         """The index into the input of one channel of a place."""

@@ -69,6 +69,16 @@ def flat(indices: Sequence[ir.Value], extents: Sequence[int]) -> ir.Value:
     return total
 
 
+def divided(a: ir.Value, divisor: int) -> tuple[ir.Value, ir.Value]:
+    """(a / divisor, a % divisor) of an index below 2^32."""
+    if divisor == 1:
+        return a, index(0)
+    i32 = integer(32)
+    whole, by = arith.IndexCastOp(i32, a).result, constant(i32, divisor)
+    quotient, rest = arith.DivUIOp(whole, by).result, arith.RemUIOp(whole, by).result
+    return as_index(quotient), as_index(rest)
+
+
 def below(a: ir.Value, limit: ir.Value | int) -> ir.Value:
     """Index a < limit."""
     return arith.CmpIOp(arith.CmpIPredicate.ult, a, index(limit) if isinstance(limit, int) else limit).result
