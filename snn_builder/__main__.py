@@ -86,11 +86,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     stage.add_argument("--output", required=True, metavar="NPY")
     stage.add_argument("--trace", metavar="NPZ", help="also write what every inner layer did")
 
-    stage = add("bake", _bake, "input data to C for firmware/main.c")
+    stage = add("bake", _bake, "input data to C for firmware/main.c; the network for firmware/stream_main.c")
     _network_arguments(stage)
     stage.add_argument("-o", dest="out", metavar="DIR", required=True)
     stage.add_argument("--input", metavar="NPY", help="default: random spikes")
     stage.add_argument("--labels", metavar="NPY", help="default: INPUT.labels.npy where it exists")
+    stage.add_argument("--stream", action="store_true", help="for firmware/stream_main.c, which gets its input later")
 
     stage = add("run", _run, "run an image and compare what it prints with the reference")
     stage.add_argument(
@@ -233,6 +234,11 @@ def _simulate(chosen: argparse.Namespace) -> int:
 
 
 def _bake(chosen: argparse.Namespace) -> int:
+    if chosen.stream:
+        from .glue import write_streamed
+
+        write_streamed(chosen.file, chosen.out, _options(chosen))
+        return 0
     from .harness import bake
 
     findings = Findings(chosen.file)

@@ -46,12 +46,13 @@ class _Made:
 
     def __init__(self) -> None:
         self.images: list[Any] = []
+        self.streams: list[Any] = []
         self.runs: list[Any] = []
         self.missing: list[Unreadable] = []
 
 
 def add_firmware(env: Any) -> None:
-    """Adds SnnBoards, for each of its environments SnnFirmware, SnnForms and SnnRun, for all SnnCompileCommands."""
+    """Adds SnnBoards, for each of its environments SnnFirmware, SnnStream, SnnForms and SnnRun, for all SnnCompileCommands."""
     env["SNN_MADE"] = _Made()
     env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES", *([] if env["SNN_VERBOSE"] else [None]))
     env.Append(
@@ -74,7 +75,7 @@ def add_firmware(env: Any) -> None:
             ),
         }
     )
-    for method in (boards, firmware, forms, run):
+    for method in (boards, firmware, stream, forms, run):
         env.AddMethod(one_line(method), f"Snn{method.__name__.capitalize()}")
     env.AddMethod(compile_commands, "SnnCompileCommands")
 
@@ -92,7 +93,6 @@ def boards(env: Any, request: Request) -> list[Any]:
 def firmware(env: Any, directory: str, library: Any, model: Model, options: Options) -> Any:
     """The image of a network from SnnNetwork, `library`, with the harness and the model's input baked in."""
     out = env.Dir(directory)
-    board: Board = env["SNN_BOARD"]
     files = {"--input": model.input, "--labels": model.labels}
     given = {flag: file for flag, file in files.items() if file is not None}
     words = [word for index, flag in enumerate(given, 1) for word in (flag, f"${{SOURCES[{index}]}}")]
@@ -111,10 +111,26 @@ def firmware(env: Any, directory: str, library: Any, model: Model, options: Opti
     env.Depends(objects[-2:], out.File(f"{options.name}.h"))  # which baked.h includes, but -n cannot look into that
     # retraining changes the checks, but is to compile the weights alone: where cc links, it assembles them on the way
     checks = [check] if env["SNN_LINK"] == "$CC" else env.StaticObject(out.File("baked_check.o"), check)
-    image = env.SnnImage(out.File("firmware.elf"), [objects, checks, library, env["SNN_COMPILER_RT"]])
-    beside = [path for pattern in LINKER_FILES for path in sorted(board.path.glob(pattern))]
-    env.Depends(image, [*map(env.File, map(str, [*beside, board.path / FILE])), env["SNN_IDENTITY"]])
+    image = _image(env, out.File("firmware.elf"), [objects, checks, library])
     env["SNN_MADE"].images.extend(image)
+    return image
+
+
+def stream(env: Any, directory: str, library: Any, model: Model, options: Options) -> Any:
+    """The image of a network from SnnNetwork, `library`, that waits at the UART for its input: docs/streaming.md."""
+    out = env.Dir(directory)
+    _, source = env.SnnStreamed(
+        out.File("streamed.h"), model.path, SNN_NAME=options.name, SNN_FLAGS=flags(options)
+    )
+    objects = [
+        *env["SNN_BOARD_OBJECTS"],
+        *env["SNN_STREAM_OBJECTS"],
+        *_compile(env, out.File("stream_main.o"), env["SNN_HARNESS"].File("stream_main.c"), out),
+        *_compile(env, out.File("streamed.o"), source, out),
+    ]
+    env.Depends(objects[-2:], out.File(f"{options.name}.h"))  # as for baked.h
+    image = _image(env, out.File("stream.elf"), [objects, library])
+    env["SNN_MADE"].streams.extend(image)
     return image
 
 
@@ -205,12 +221,21 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
     copy["SNN_BOARD_OBJECTS"] = [
         node for source in sources for node in _compile(copy, place.File(Path(source.name).stem + ".o"), source)
     ]
+    copy["SNN_STREAM_OBJECTS"] = _compile(copy, place.File("stream.o"), copy["SNN_HARNESS"].File("stream.c"))
     copy["SNN_COMPILER_RT"] = _compiler_rt(copy, place, toolchain)
     return copy
 
 
 def _snn(command: str, board: Board) -> list[str]:
     return ["$SNN_PYTHON", "-m", "snn_builder", command, str(board.path), "--"]
+
+
+def _image(env: Any, target: Any, parts: list[Any]) -> Any:
+    board: Board = env["SNN_BOARD"]
+    image = env.SnnImage(target, [*parts, env["SNN_COMPILER_RT"]])
+    beside = [path for pattern in LINKER_FILES for path in sorted(board.path.glob(pattern))]
+    env.Depends(image, [*map(env.File, map(str, [*beside, board.path / FILE])), env["SNN_IDENTITY"]])
+    return image
 
 
 def _compile(env: Any, target: Any, source: Any, *include: Any) -> Any:
@@ -282,6 +307,12 @@ def _without_toolchain(env: Any, error: Unreadable) -> Any:
             made.images,
         ),
         "SnnFirmware",
+    )
+    env.AddMethod(
+        lambda env, directory, library, model, options: failing(
+            env, [env.Dir(directory).File("stream.elf")], made.streams
+        ),
+        "SnnStream",
     )
     env.AddMethod(
         lambda env, directory, image: failing(env, [env.Dir(directory).File("result.json")], made.runs),
