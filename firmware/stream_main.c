@@ -16,7 +16,7 @@
 /* streamed.h promises these. */
 #define INPUT_BITS (8 * sizeof(streamed_input_t))
 _Static_assert(sizeof(streamed_input_t) == 1 || sizeof(streamed_input_t) == 4, "an input is an int8_t or a float");
-_Static_assert(STREAMED_OUTPUT_BITS != 32 || sizeof(streamed_output_t) == 4, "32 bits are the pattern of a 32-bit type");
+_Static_assert(STREAMED_OUTPUT_BITS != 32 || sizeof(streamed_output_t) == 4, "32 bits: the pattern of a 32-bit type");
 
 /* Types of frames, and why one was refused. An answer has the small letter of its request. */
 #define HELLO 'H'
@@ -55,9 +55,9 @@ static void unpack_input(const uint8_t *packed, unsigned bits)
         } else {
             const union {
                 uint32_t bits;
-                float value;
+                streamed_input_t value;
             } u = {stream_number(packed + 4 * i)};
-            input[i] = (streamed_input_t)u.value;
+            input[i] = u.value;
         }
     }
 }
@@ -151,7 +151,8 @@ static int is_step(const uint8_t *body, uint32_t length)
 {
     if (length < STEP_VALUES) return 0;
     const unsigned bits = body[STEP_BITS];
-    return (bits == 1 || bits == 8 || bits == INPUT_BITS) && length == STEP_VALUES + bytes_of(STREAMED_INPUT_SIZE, bits);
+    return (bits == 1 || bits == 8 || bits == INPUT_BITS) &&
+           length == STEP_VALUES + bytes_of(STREAMED_INPUT_SIZE, bits);
 }
 
 static void take(uint32_t length)

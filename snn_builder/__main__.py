@@ -270,6 +270,10 @@ def _run(chosen: argparse.Namespace) -> int:
 def _stream(chosen: argparse.Namespace) -> int:
     from .stream import stream
 
+    if chosen.baud <= 0:
+        raise Unreadable("", "", f"--baud {chosen.baud} is no speed", "use what the board has, such as 115200")
+    if chosen.timeout is not None and not 0 < chosen.timeout < 1e6:
+        raise Unreadable("", "", f"--timeout {chosen.timeout} is no time", "use seconds, such as 0.25")
     findings = Findings(chosen.file)
     result = stream(
         chosen.file,

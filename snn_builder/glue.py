@@ -9,8 +9,8 @@ from .exporter.layout import C_TYPES, Layout, lay_out
 from .files import write_all
 from .names import CNames
 from .network import Neuron
-from .pipeline import compile_network
 from .options import Options
+from .pipeline import compile_network
 from .program import Program
 
 STREAMED_INTERFACE = 1  # firmware/stream_main.c checks it

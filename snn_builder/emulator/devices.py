@@ -16,7 +16,7 @@ from .machine import Machine, Register
 # the FIFO of a program that prints much, so that waiting is exercised, and little enough to be fast.
 LOOKS_PER_CHARACTER = 2
 LOOKS_OF_A_SENDER = 8  # between two characters, at most
-LOOKS_AT_NOTHING = 1_000_000  # some seconds
+LOOKS_AT_NOTHING = 200_000  # a second or two
 REST = 0.001  # seconds
 
 

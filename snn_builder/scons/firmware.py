@@ -119,9 +119,7 @@ def firmware(env: Any, directory: str, library: Any, model: Model, options: Opti
 def stream(env: Any, directory: str, library: Any, model: Model, options: Options) -> Any:
     """The image of a network from SnnNetwork, `library`, that waits at the UART for its input: docs/streaming.md."""
     out = env.Dir(directory)
-    _, source = env.SnnStreamed(
-        out.File("streamed.h"), model.path, SNN_NAME=options.name, SNN_FLAGS=flags(options)
-    )
+    _, source = env.SnnStreamed(out.File("streamed.h"), model.path, SNN_NAME=options.name, SNN_FLAGS=flags(options))
     objects = [
         *env["SNN_BOARD_OBJECTS"],
         *env["SNN_STREAM_OBJECTS"],

@@ -87,13 +87,13 @@ class Streamed:
     def _hello(self) -> Description:
         body = self._ask(HELLO, 0, b"", 200)
         try:
-            protocol, *sizes = DESCRIPTION.unpack_from(body)
+            protocol, input_bits, output_bits, inputs, outputs = DESCRIPTION.unpack_from(body)
             name, options, model, end = body[DESCRIPTION.size :].decode("utf-8", "replace").split("\0")
         except (struct.error, ValueError):
             raise self._wrong("a description that cannot be read") from None
         if protocol != PROTOCOL or end:
             raise self._wrong(f"protocol {protocol}, not {PROTOCOL}")
-        return Description(*sizes, name, options, model)
+        return Description(input_bits, output_bits, inputs, outputs, name, options, model)
 
     def _ask(self, kind: int, sequence: int, body: bytes, expected: int) -> bytes:
         """The body of the answer to a request, which goes out again until it comes."""

@@ -48,8 +48,8 @@ class SerialPort:
         try:
             self._line: Any = serial.serial_for_url(name, baudrate=baud, timeout=SLICE)
         except (*self._errors, ValueError) as error:
-            why = getattr(error, "strerror", None) or os.strerror(getattr(error, "errno", None) or 0)
-            reason = why if getattr(error, "errno", None) else str(error)
+            number = getattr(error, "errno", None)
+            reason = os.strerror(number) if number else str(error)
             raise Unreadable("", "", f"port {name} cannot be opened ({reason})", "check --port and --baud") from None
 
     def write(self, data: bytes) -> None:
