@@ -408,6 +408,7 @@ def test_only_who_asks_builds_it(tree: Tree, tmp_path: Path) -> None:
     assert not list(fresh.path.rglob("stream*.elf")) and not list((fresh.path / "build").rglob("streamed.*"))
     first = fresh.scons(f"model={SMALL}", "stream")
     assert first.steps() == sorted(["GLUE", "CC", "CC", "CC", "LINK"])
+    assert "stream" not in (fresh.path / "build/compile_commands.json").read_text()
     assert fresh.scons(f"model={SMALL}", "stream").out == ["scons: `stream' is up to date."]
     np.save(fresh.path / "models" / "small" / "input.npy", np.zeros((1, 2, 11), np.float32))
     assert fresh.scons(f"model={SMALL}", "stream").steps() == [], "no input is in it"

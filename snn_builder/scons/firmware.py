@@ -120,14 +120,18 @@ def stream(env: Any, directory: str, library: Any, model: Model, options: Option
     """The image of a network from SnnNetwork, `library`, that waits at the UART for its input: docs/streaming.md."""
     out = env.Dir(directory)
     _, source = env.SnnStreamed(out.File("streamed.h"), model.path, SNN_NAME=options.name, SNN_FLAGS=flags(options))
+    listed = len(_compiled())
+    harness = env["SNN_HARNESS"]
     objects = [
-        *env["SNN_BOARD_OBJECTS"],
-        *env["SNN_STREAM_OBJECTS"],
-        *_compile(env, out.File("stream_main.o"), env["SNN_HARNESS"].File("stream_main.c"), out),
+        *_compile(env, out.File("stream.o"), harness.File("stream.c")),
+        *_compile(env, out.File("stream_main.o"), harness.File("stream_main.c"), out),
         *_compile(env, out.File("streamed.o"), source, out),
     ]
-    env.Depends(objects[-2:], out.File(f"{options.name}.h"))  # as for baked.h
-    image = _image(env, out.File("stream.elf"), [objects, library])
+    del _compiled()[
+        listed:
+    ]  # compile_commands.json tells of what a build leaves, and of this nothing is there unless asked for
+    env.Depends(objects, out.File(f"{options.name}.h"))  # as for baked.h
+    image = _image(env, out.File("stream.elf"), [env["SNN_BOARD_OBJECTS"], objects, library])
     env["SNN_MADE"].streams.extend(image)
     return image
 
@@ -152,12 +156,11 @@ def run(env: Any, directory: str, image: Any) -> Any:
 
 
 def compile_commands(env: Any, path: str) -> Any:
-    """compile_commands.json of everything compiled so far, rewritten when a command changes."""
+    """compile_commands.json of everything compiled so far, but for SnnStream; rewritten when a command changes."""
     env["COMPILATIONDB_COMSTR"] = short(env, "JSON") or "Building $TARGET"
     database = env.CompilationDatabase(path)
-    entries = vars(SCons.Tool.compilation_db)["__COMPILATION_DB_ENTRIES"]
     commands = hashlib.sha256()
-    for target, source, entry, _ in entries:
+    for target, source, entry, _ in _compiled():
         words = [target, source, entry["CC"], *entry["CCFLAGS"], *entry["ASFLAGS"], *entry["ASPPFLAGS"]]
         words += [*entry.get("CPPPATH", ()), entry.get("CPPDEFINES")]
         commands.update("\0".join(map(str, words)).encode())
@@ -165,6 +168,12 @@ def compile_commands(env: Any, path: str) -> Any:
         node.set_always_build(False)
     env.Depends(database, env.Value(f"commands {commands.hexdigest()[:16]}"))
     return database
+
+
+def _compiled() -> list[Any]:
+    """What compile_commands.json is made of: SCons adds to it with each object."""
+    entries: list[Any] = vars(SCons.Tool.compilation_db)["__COMPILATION_DB_ENTRIES"]
+    return entries
 
 
 def _environment(env: Any, board: Board, request: Request) -> Any:
@@ -219,7 +228,6 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
     copy["SNN_BOARD_OBJECTS"] = [
         node for source in sources for node in _compile(copy, place.File(Path(source.name).stem + ".o"), source)
     ]
-    copy["SNN_STREAM_OBJECTS"] = _compile(copy, place.File("stream.o"), copy["SNN_HARNESS"].File("stream.c"))
     copy["SNN_COMPILER_RT"] = _compiler_rt(copy, place, toolchain)
     return copy
 
