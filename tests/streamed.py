@@ -18,6 +18,7 @@ from snn_builder.options import Options
 from snn_builder.stream.ports import Port
 
 SOURCES = [FIRMWARE / "stream_main.c", FIRMWARE / "stream.c"]
+TWICE = 0.05
 HOST = ROOT / "boards" / "host" / "uart.c"
 
 
@@ -46,7 +47,8 @@ def image(name: str, toolchain: str, folder: Path, sources: Sequence[Path]) -> P
 
 
 class Faulty:
-    """A line that loses, doubles and flips bytes and adds noise, in both directions, each with probability `rate` a byte."""
+    """A line that loses, doubles and flips bytes and adds noise, in both directions, each with probability `rate` a byte; and now and
+    then sends all twice, so that answers come which nobody waits for any more."""
 
     def __init__(self, port: Port, seed: int, rate: float) -> None:
         self.port, self.rate = port, rate
@@ -72,7 +74,8 @@ class Faulty:
         return bytes(out)
 
     def write(self, data: bytes) -> None:
-        self.port.write(self.spoilt(data))
+        for _ in range(2 if self.random.random() < TWICE else 1):
+            self.port.write(self.spoilt(data))
 
     def read(self, seconds: float) -> bytes:
         return self.spoilt(self.port.read(seconds))

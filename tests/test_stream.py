@@ -270,6 +270,23 @@ def test_an_echo_is_no_answer(net: Path, data: Path) -> None:
         stream(net, data, echo, INTEGER, patience=0.01)
 
 
+def test_answers_to_others_are_passed_over(net: Path, program: Path, data: Path) -> None:
+    class Crowded(ProcessPort):
+        """Each answer comes behind one of another session and one to another step, which say something else."""
+
+        decoder = Decoder()
+
+        def read(self, seconds: float) -> bytes:
+            out = b""
+            for frame in self.decoder.feed(super().read(seconds)):
+                body = bytes(len(frame.body))
+                others = [(frame.session ^ 1, frame.sequence), (frame.session, frame.sequence ^ 1)]
+                out += b"".join(encode(Frame(frame.type, *other, body)) for other in others) + encode(frame)
+            return out
+
+    assert stream(net, data, Crowded("here", [str(program)]), INTEGER)["complaint"] == ""
+
+
 class Restarting:
     """A board that loses all it knows after some frames."""
 
@@ -418,13 +435,19 @@ def test_an_emulated_program_that_waits_has_shown_what_it_sent(net: Path, tmp_pa
     """Frames end with no newline; and a program whose input has ended is ended too."""
     elf = image("x86", "zig", tmp_path, network_sources(net, INTEGER, tmp_path))
     command = [sys.executable, "-m", "snn_builder", "emulate", str(ROOT / "boards" / "x86"), str(elf)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=buffered)
     assert process.stdin and process.stdout and process.stderr
     timer = threading.Timer(60, process.kill)
     timer.start()
     process.stdin.write(encode(Frame(ord("H"), 1, 0, b"")))
     process.stdin.flush()
-    assert process.stdout.read(2)[:1] == b"\0"
+    decoder, whole = Decoder(), []
+    while not whole:
+        data = os.read(process.stdout.fileno(), 4096)
+        assert data, "nothing came before it was killed"
+        whole = decoder.feed(data)
     process.stdin.close()
     said = process.stderr.read().decode()
     assert process.wait() == 1 and "waits at the UART, and its input has ended" in said, said
