@@ -52,7 +52,7 @@ class Faulty:
 
     def __init__(self, port: Port, seed: int, rate: float) -> None:
         self.port, self.rate = port, rate
-        self.name, self.patience, self.per_byte = port.name, port.patience, port.per_byte
+        self.name, self.patience, self.per_byte, self.unit = port.name, port.patience, port.per_byte, port.unit
         self.random = random.Random(seed)
         self.faults = {"lost": 0, "doubled": 0, "flipped": 0, "noise": 0}
 

@@ -290,7 +290,7 @@ def test_answers_to_others_are_passed_over(net: Path, program: Path, data: Path)
 class Restarting:
     """A board that loses all it knows after some frames."""
 
-    name, patience, per_byte = "here", 1.0, 0.0
+    name, patience, per_byte, unit = "here", 1.0, 0.0, "cycles"
 
     def __init__(self, program: Path, after: int) -> None:
         self.program, self.left = program, after
@@ -406,6 +406,7 @@ def test_a_board_is_built_and_run(tree: Tree, board: str) -> None:
     done = streamed(tree, "--port", f"emulator:{board}", "--quantize", "--reset", "subtract", "--reset-delay", "1")
     assert done.returncode == 0, done.stderr
     assert "15 steps, each computed once; 0 of 16 frames were sent again" in done.stdout
+    assert ("cycles per step" if board == "host" else "instructions per step") in done.stdout
     assert "F1 1.0000" in done.stdout and not any(line.startswith("  [") for line in done.stdout.splitlines())
 
 

@@ -84,7 +84,7 @@ def stream(
     result["complaint"] = compare(outputs, classes, about, result, say)
     if not reference and result["spikes"] is not None:
         say(f"{result['spikes']} spikes")
-    say(f"{cycles.mean():.0f} cycles per step, {cycles.min()} to {cycles.max()}")
+    say(f"{cycles.mean():.0f} {line.unit} per step, {cycles.min()} to {cycles.max()}")
     say(f"{board.steps} steps, each computed once; {board.repeated} of {board.sent} frames were sent again")
     if output is not None:
         write(output, arrays_as_bytes(_by_name(program, outputs if many else outputs[0])))

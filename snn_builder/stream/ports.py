@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,11 +17,13 @@ SLICE = 0.02  # seconds that a serial port waits at a time
 
 
 class Port(Protocol):
-    """A line to a board. `patience`: seconds that an answer may take before it is taken for lost, beside `per_byte` on the line."""
+    """A line to a board. `patience`: seconds that an answer may take before it is taken for lost, beside `per_byte` on the line. `unit`:
+    what the board counts, "cycles" or "instructions"."""
 
     name: str
     patience: float
     per_byte: float
+    unit: str
 
     def write(self, data: bytes) -> None:
         """Sends all of it."""
@@ -36,6 +39,7 @@ class SerialPort:
     """A device ("/dev/ttyUSB0"), or a URL as pyserial takes them ("socket://host:port")."""
 
     patience = 0.25
+    unit = "cycles"
 
     def __init__(self, name: str, baud: int) -> None:
         try:
@@ -86,8 +90,8 @@ class ProcessPort:
     patience = 10.0  # a pipe loses nothing, and an emulator may take its time
     per_byte = 0.0
 
-    def __init__(self, name: str, command: list[str]) -> None:
-        self.name = name
+    def __init__(self, name: str, command: list[str], unit: str = "cycles") -> None:
+        self.name, self.unit = name, unit
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         except OSError as error:
@@ -132,8 +136,6 @@ class ProcessPort:
 def emulated(spec: str, words: dict[str, str], model: Path, precision: str, more: list[str]) -> ProcessPort:
     """The streaming firmware of a board, built in this checkout and run: natively, or in the emulator. `spec` is a board's name or the
     directory of one, `words` and `more` are options of the build. Raises `Unreadable` or `Refused`."""
-    import sys
-
     from ..boards import find, load
 
     root = Path(__file__).resolve().parents[2]
@@ -151,11 +153,12 @@ def emulated(spec: str, words: dict[str, str], model: Path, precision: str, more
         raise Unreadable(board.path / "board.py", "", "this board has no emulator", "name the port of a real one")
     command = [sys.executable, "-m", "SCons", "-Q", "-C", str(root)]
     command += [*(f"{key}={value}" for key, value in given.items()), *more, "stream"]
-    process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
+    told = sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL  # the first build takes a while
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=told, check=False)
     if process.returncode:
         raise Refused(model, "", "the streaming firmware cannot be built", "see above")
     image = root / "build" / f"{chosen}-{precision}" / model.name.removesuffix(".nir") / "stream.elf"
     if board.run == "native":
         return ProcessPort(name, [str(image)])
     emulate = [sys.executable, "-m", "snn_builder", "emulate", "--limit", str(10**15), str(board.path), str(image)]
-    return ProcessPort(name, emulate)
+    return ProcessPort(name, emulate, "instructions")
