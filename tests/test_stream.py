@@ -221,6 +221,27 @@ def test_a_serial_port(net: Path, data: Path, board_on_a_terminal: str, capsys: 
         assert "120 steps, each computed once; 0 of 121 frames" in capsys.readouterr().out
 
 
+def test_x86_in_qemu(net: Path, data: Path, tmp_path: Path) -> None:
+    """Another model of the UART than our own, behind a serial device."""
+    qemu = shutil.which("qemu-system-i386")
+    if qemu is None:
+        pytest.skip("qemu-system-i386 is not installed: apt-get install qemu-system-x86")
+    pytest.importorskip("serial", reason="pip install pyserial")
+    elf = image("x86", "zig", tmp_path, network_sources(net, INTEGER, tmp_path))
+    command = [qemu, "-kernel", str(elf), "-display", "none", "-serial", "pty", "-no-reboot"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    try:
+        device = re.search(rb"redirected to (/dev/\S+)", process.stdout.readline())
+        assert device is not None
+        result = stream(net, data, SerialPort(device[1].decode(), 115200), INTEGER)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert result["complaint"] == "" and result["steps"] == 120 and result["mismatches"] == 0
+
+
 def refused(call: Callable[[], Any], words: str, kind: type[SnnError] = Refused) -> None:
     with pytest.raises(kind) as caught:
         call()
