@@ -131,16 +131,18 @@ def variable(name: str, type_: ir.Type, value: ir.Value | None = None, count: in
 
 def load(array: ir.Value, *where: ir.Value | int) -> ir.Value:
     """An element, signless whatever the array says; without an index the first."""
-    return signless(memref.LoadOp(array, _indices(where)).result)
+    return signless(memref.LoadOp(array, _indices(array, where)).result)
 
 
 def store(value: ir.Value, array: ir.Value, *where: ir.Value | int) -> None:
     """array[where] = value; without an index the first."""
     type_ = element_type(array)
-    memref.StoreOp(_convert(value, type_) if str(type_).startswith("ui") else value, array, _indices(where))
+    memref.StoreOp(_convert(value, type_) if str(type_).startswith("ui") else value, array, _indices(array, where))
 
 
-def _indices(where: Sequence[ir.Value | int]) -> list[ir.Value]:
+def _indices(array: ir.Value, where: Sequence[ir.Value | int]) -> list[ir.Value]:
+    if extents(array) == [1]:  # wherever that is computed to be
+        where = (0,)
     return [index(place) if isinstance(place, int) else place for place in where or (0,)]
 
 

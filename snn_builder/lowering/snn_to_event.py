@@ -124,6 +124,7 @@ class _Function:
                 self._gather(node, op)
             else:
                 self._scatter(node)
+        for node in self.nodes:
             if node.kind == "snn.events":
                 self._keep(node)
         self._move_buffers(buffers, [event for _, event in built])
