@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 import itertools
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -267,6 +267,18 @@ def test_unaligned_input(tmp_path: Path) -> None:
             assert np.array_equal(out, expected[0, step])
 
 
+def test_inputs_of_two_sizes(tmp_path: Path) -> None:
+    nodes = {"a": terminal("Input", 12), "b": terminal("Input", 31), "lif": lif(4), "output": terminal("Output", 4)}
+    edges = [("lif", "output")]
+    rng = np.random.default_rng(1)
+    for name, count in (("a", 12), ("b", 31)):
+        nodes[f"fc_{name}"] = {"type": "Linear", "weight": rng.normal(0, 0.5, (4, count)).astype(np.float32)}
+        edges += [(name, f"fc_{name}"), (f"fc_{name}", "lif")]
+    nir = write_nir(tmp_path / "two.nir", nodes, edges)
+    inputs = {name: (rng.random((2, 6, count)) < 0.3).astype(np.float32) for name, count in (("a", 12), ("b", 31))}
+    assert check(nir, dataclasses.replace(PACKED, dt=0.001), inputs, tmp_path).any()
+
+
 # Stages
 
 
@@ -319,15 +331,15 @@ def test_retraining_keeps_the_module(tmp_path: Path) -> None:
 # On the RV32 core
 
 
-@functools.cache
 def on_xheep(
-    nir: Path, options: Options, folder: Path, density: float, toolchain: str = "zig"
+    nir: Path, options: Options, folder: Path, given: float | np.ndarray, toolchain: str = "zig"
 ) -> tuple[np.ndarray, float, int]:
-    """Outputs of 6 steps on random spikes, instructions per step, bytes of stack that they took."""
+    """Outputs of 6 steps, instructions per step, bytes of stack that they took; `given` are the inputs, or the density of random spikes."""
     program = program_of(nir, options)
-    (given,) = program.network.terminals("Input")
-    inputs = (np.random.default_rng(7).random((1, 6, given.shape[0])) < density).astype(np.float32)
-    expected = simulate(program, {given.name: inputs})
+    (source,) = program.network.terminals("Input")
+    inputs = given if isinstance(given, np.ndarray) else np.random.default_rng(7).random((1, 6, *source.shape)) < given
+    inputs = inputs.astype(np.float32)
+    expected = simulate(program, {source.name: inputs})
     (folder / "images").mkdir(exist_ok=True)
     include = folder / "images" / f"{options.mode}-{options.kernel}-{options.form}-{toolchain}"
     include.mkdir()
@@ -336,7 +348,7 @@ def on_xheep(
     layout = lay_out(program, CNames(program.network.file))
     element = {"i8": "int8_t", "f32": "float", "i32": "int32_t"}
     n_in, n_out = layout.inputs[0].shape[0], layout.outputs[0].shape[0]
-    rows = ",\n".join("{" + ",".join(str(int(x)) for x in row) + "}" for row in inputs[0])
+    rows = ",\n".join("{" + ",".join(str(int(x)) for x in row) + "}" for row in inputs[0].reshape(6, -1))
     include.joinpath("main.c").write_text(f"""
 #include "board.h"
 #include "snn_network.h"
@@ -372,7 +384,7 @@ int main(void)
     *lines, cycles = bytes(result.output).decode().split("\n")
     words = np.array([[int(line[at : at + 8], 16) for at in range(0, len(line), 8)] for line in lines], np.uint32)
     (output,) = expected.outputs.values()
-    assert np.array_equal(words.view(np.int32), output[0].astype(np.int32))
+    assert np.array_equal(words.view(np.int32), output[0].reshape(6, -1).astype(np.int32))
     return output, int(cycles, 16) / 6, result.stack or 0
 
 
@@ -422,3 +434,154 @@ def test_float_on_xheep_pays_for_spikes_only(tmp_path: Path) -> None:
     _, event, _ = on_xheep(nir, options, tmp_path, 0.02)
     _, dense, _ = on_xheep(nir, dataclasses.replace(options, kernel="dense"), tmp_path, 0.02)
     assert dense > 15 * event
+
+
+# Convolutions and pools
+
+
+class RandomWindows:
+    """Convolutions of all shapes, neurons that decay or do not, pools and a Linear at the end."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = np.random.default_rng(seed)
+        self.shape = (int(rng.integers(1, 5)) * 2, int(rng.integers(1, 10)), int(rng.integers(1, 10)))
+        self.nodes: dict[str, dict[str, Any]] = {"input": terminal("Input", *self.shape)}
+        self.names = ["input"]
+        self.graded, self.density = bool(rng.integers(0, 3) == 0), float(rng.choice([0.0, 0.03, 0.2, 1.0]))
+        shape = self.shape
+        for _ in range(int(rng.integers(1, 4))):
+            shape = self._convolution(shape)
+            self._add(self._neuron(shape))
+            if rng.integers(0, 2):
+                shape = self._pool(shape)
+        self._add({"type": "Flatten", "start_dim": 1, "end_dim": -1, "input_type": np.array([1, *shape])})
+        weight = rng.normal(0, 0.5, (3, int(np.prod(shape)))).astype(np.float32)
+        self._add({"type": "Linear", "weight": weight})
+        self._add({"type": "I", "r": np.ones(3)})
+        self._add(terminal("Output", 3), "output")
+
+    def write(self, path: Path) -> Path:
+        return write_nir(path, self.nodes, list(itertools.pairwise(self.names)))
+
+    def _add(self, node: dict[str, Any], name: str = "") -> None:
+        self.names.append(name or f"n{len(self.names)}")
+        self.nodes[self.names[-1]] = node
+
+    def _window(self, shape: tuple[int, ...], dilation: int) -> tuple[list[np.ndarray], tuple[int, ...]]:
+        """Kernel, stride and padding, and the places of the output; windows may lie in the padding as a whole."""
+        kernel, stride, padding = self.rng.integers(1, 4, 2), self.rng.integers(1, 4, 2), self.rng.integers(0, 4, 2)
+        reach = dilation * (kernel - 1)
+        padding = np.maximum(padding, -(-(reach + 1 - np.array(shape[1:])) // 2))
+        places = (np.array(shape[1:]) + 2 * padding - reach - 1) // stride + 1
+        return [kernel, stride, padding], tuple(map(int, places))
+
+    def _convolution(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        rng, dilation = self.rng, int(self.rng.integers(1, 3))
+        (kernel, stride, padding), places = self._window(shape, dilation)
+        groups = int(rng.choice([g for g in (1, 1, 2, shape[0]) if shape[0] % g == 0]))
+        outputs = groups * int(rng.choice([1, 3, 8, 9]))
+        fields = {
+            "type": "Conv2d", "stride": stride, "padding": padding, "dilation": np.array([dilation] * 2),
+            "groups": groups, "input_shape": np.array(shape[1:]),
+            "weight": rng.normal(0, rng.choice([0.1, 1.0]), (outputs, shape[0] // groups, *kernel)).astype(np.float32),
+        }  # fmt: skip
+        if rng.integers(0, 2):
+            fields["bias"] = rng.normal(0, 0.2, outputs).astype(np.float32)
+        self._add(fields)
+        return (outputs, *places)
+
+    def _pool(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        (kernel, stride, padding), places = self._window(shape, 1)
+        kind = str(self.rng.choice(["SumPool2d", "AvgPool2d"]))
+        self._add({"type": kind, "kernel_size": kernel, "stride": stride, "padding": padding})
+        return (shape[0], *places)
+
+    def _neuron(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Those that do not decay get resets above their thresholds and thresholds below 0 too: they go on spiking."""
+        rng = self.rng
+        kind = str(rng.choice(["IF", "IF", "IF", "LIF", "I"]))
+        fields: dict[str, Any] = {"type": kind, "r": np.full(shape, rng.choice([1.0, 0.7]))}
+        if kind == "LIF":
+            fields |= {"tau": np.full(shape, 0.004), "v_leak": np.full(shape, rng.choice([0.0, 0.1]))}
+        if kind != "I":
+            fields["v_threshold"] = np.full(shape, rng.choice([1.0, 0.4, -0.5]))
+            fields["v_reset"] = np.full(shape, rng.choice([0.0, 0.0, -0.2, 1.5]))
+        return fields
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        shape = (2, 5, *self.shape)
+        fired = self.rng.random(shape) < self.density
+        values = self.rng.integers(-128, 128, shape) if self.graded else 1
+        return {"input": (fired * values).astype(np.float32)}
+
+
+@pytest.mark.parametrize("seed", range(200 if FULL else 20))
+def test_random_windows(seed: int, tmp_path: Path) -> None:
+    network = RandomWindows(seed)
+    nir = network.write(tmp_path / "random.nir")
+    inputs = network.inputs()
+    reset = {} if seed % 3 else {"reset": "subtract"}
+    if reset:
+        for node in network.nodes.values():
+            node.pop("v_reset", None)
+        nir = network.write(tmp_path / "random.nir")
+    for quantize, form in ((True, "packed"), (False, "packed"), (seed % 2 == 0, "column")):
+        check(nir, Options(quantize=quantize, kernel="event", form=form, dt=0.001, **reset), inputs, tmp_path)
+
+
+@pytest.mark.parametrize("value", [127 / 64, -2.0])  # 127 and -128 at scale 2^-6
+@pytest.mark.parametrize(("kernel", "channels"), [(3, 28), (3, 29), (1, 257), (1, 258), (2, 130)])
+def test_windows_that_fill_the_lanes(kernel: int, channels: int, value: float, tmp_path: Path) -> None:
+    """252 and 261, 257 and 258, 520 spikes in a window, all with the largest weights there are."""
+    weight = np.full((5, channels, kernel, kernel), value, np.float32)
+    weight[0, 0, 0, 0] = -value / 2
+    shape = np.array([kernel + 1, kernel])
+    window = {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1, "input_shape": shape}
+    nodes = {"input": terminal("Input", channels, *shape), "conv": {"type": "Conv2d", "weight": weight, **window}}
+    nodes |= {"i": {"type": "I", "r": np.ones((5, 2, 1))}, "output": terminal("Output", 5, 2, 1)}
+    nir = write_nir(tmp_path / "full.nir", nodes, [("input", "conv"), ("conv", "i"), ("i", "output")])
+    ones = np.ones((1, 2, channels, *shape), np.float32)
+    found = check(nir, PACKED, {"input": ones}, tmp_path)
+    assert (
+        np.abs(found).max() == 2 * 4096 * abs(value) * kernel**2 * channels
+    )  # an output of equal weights, after two steps
+
+
+def test_a_window_is_no_array(tmp_path: Path) -> None:
+    """A convolution needs lists only: no sums of all outputs, no transposed copy that is read as a whole."""
+    rng = np.random.default_rng(0)
+    window = {"stride": [1, 1], "padding": [1, 1], "dilation": [1, 1], "groups": 1, "input_shape": np.array([8, 8])}
+    nodes = {"input": terminal("Input", 2, 8, 8)}
+    nodes["conv"] = {"type": "Conv2d", "weight": rng.normal(0, 1, (16, 2, 3, 3)).astype(np.float32), **window}
+    ones = np.ones((16, 8, 8))
+    nodes["if"] = {"type": "IF", "r": ones, "v_threshold": ones}
+    nodes["pool"] = {"type": "SumPool2d", "kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0]}
+    nodes["output"] = terminal("Output", 16, 4, 4)
+    nir = write_nir(tmp_path / "net.nir", nodes, list(itertools.pairwise(nodes)))
+    with dialect.new_context() as context:
+        text = texts(program_of(nir, PACKED), Findings(nir))["snn_network.mlir"]
+        module = dialect.parse(text, context)
+        passes = PassManager("builtin.module")
+        passes.add(SNNToEvent(), name="snn-to-event")
+        passes.run(module.operation)
+        dialect.verify(module)
+        between = [op.name for op in dialect.walk(module.operation) if op.name.startswith("snn.")]
+    assert between == [
+        *("snn.events", "snn.places", "snn.event", "snn.gather2d", "snn.rescale", "snn.lif", "snn.emit"),
+        *("snn.scatter2d", "snn.output"),
+    ]
+    arrays = re.findall(r"^ +\w+ (\w+)\[(\d+)\];", c_files(program_of(nir, PACKED))["snn_network.c"], re.MULTILINE)
+    assert max(int(size) for name, size in arrays if "list" not in name) == 16 * 4 * 4  # pool_sum
+
+
+@needs_corpus
+@pytest.mark.parametrize("toolchain", ["zig", "gcc"])
+def test_a_convolutional_network_pays_for_spikes(toolchain: str, tmp_path: Path) -> None:
+    """scnn_mnist at 2 % of its inputs: a twentieth of what kernel=dense takes, at most."""
+    nir, data = CORPUS / "scnn_mnist" / "scnn_mnist.nir", np.load(CORPUS / "scnn_mnist" / "input.npy")
+    few = data * (np.random.default_rng(2).random(data.shape) < 0.02 / np.mean(data != 0))
+    steps = few[None, 8:14].astype(np.float32)
+    assert 0.015 < np.mean(steps != 0) < 0.025
+    _, event, _ = on_xheep(nir, PACKED, tmp_path, steps, toolchain)
+    _, dense, _ = on_xheep(nir, dataclasses.replace(PACKED, kernel="dense"), tmp_path, steps, toolchain)
+    assert dense > 20 * event

@@ -124,12 +124,17 @@ CASES = {
 }  # fmt: skip
 
 
+def write_case(case: Case, path: Path) -> Path:
+    """The case's chain as a file."""
+    names = ["input", *(f"n{place}" for place in range(len(case.nodes))), "output"]
+    nodes = [terminal("Input", *case.input_shape), *case.nodes, terminal("Output", len(case.expected[0]))]
+    return write_nir(path, dict(zip(names, nodes, strict=True)), list(itertools.pairwise(names)))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_by_hand(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    names = ["input", *(f"n{place}" for place in range(len(case.nodes))), "output"]
-    nodes = [terminal("Input", *case.input_shape), *case.nodes, terminal("Output", len(case.expected[0]))]
-    file = write_nir(tmp_path / "case.nir", dict(zip(names, nodes, strict=True)), list(itertools.pairwise(names)))
+    file = write_case(case, tmp_path / "case.nir")
     options = [
         Options(name=f"{kernel}_{mode}", dt=1.0, quantize=mode == "int8", kernel=kernel)
         for kernel in ("event", "dense")

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from compiled import EXACT
+from mlir.passmanager import PassManager
 from support import ROOT
-from test_nodes import CASES
+from test_nodes import CASES, Case, write_case
 
-from snn_builder.api import generate
+from snn_builder import dialect
+from snn_builder.api import generate, to_mlir
+from snn_builder.lowering import SNNToEvent
 from snn_builder.nodes import SUPPORTED
 from snn_builder.options import Options
 
@@ -37,7 +40,7 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
-def test_the_table_of_nodes_is_the_code_s() -> None:
+def test_the_table_of_nodes_is_the_code_s(tmp_path: Path) -> None:
     """Every row is a node type of ours, every type has a row; that each is compiled right in both modes and kernels, as the table says,
     is shown by hand-worked cases in tests/test_nodes.py."""
     rows = re.findall(r"^\| ([A-Z][^|]*) \| (yes) \| (yes) \| ([^|]*) \| (yes) \|$", README, re.MULTILINE)
@@ -45,4 +48,16 @@ def test_the_table_of_nodes_is_the_code_s() -> None:
     assert sorted(listed) == sorted(SUPPORTED)
     assert set(SUPPORTED) - {"Input", "Output"} <= set(CASES)
     pays = {name for row in rows if row[3] == "pays for spikes" for name in row[0].split(", ")}
-    assert pays == {"Linear", "Affine"}
+    assert pays == {name for name in SUPPORTED if name in CASES and _takes_lists(CASES[name], tmp_path)}
+
+
+def _takes_lists(case: Case, folder: Path) -> bool:
+    """Whether the event form of a case reads a list of spikes."""
+    text = to_mlir(write_case(case, folder / "case.nir"), quantize=True, dt=1.0, kernel="event")
+    with dialect.new_context() as context:
+        module = dialect.parse(text, context)
+        passes = PassManager("builtin.module")
+        passes.add(SNNToEvent(), name="snn-to-event")
+        passes.run(module.operation)
+        found = {op.name for op in dialect.walk(module.operation)}
+    return bool(found & {"snn.gather", "snn.gather2d", "snn.scatter2d"})

@@ -102,11 +102,12 @@ class _Unit:
         )
         self._symbols = {_symbol(op): f"{self._name}_{_symbol(op)}" for op in self._globals}
         for op in self._functions:
-            self._symbols[_symbol(op)] = _symbol(op) if _is_private(op) else f"{self._name}_{_symbol(op)}"
+            private = _symbol(op).split(".")[0]  # helper functions of one name and several types are one in C
+            self._symbols[_symbol(op)] = private if _is_private(op) else f"{self._name}_{_symbol(op)}"
 
     def print(self) -> str:
         declarations = [self._declaration(op) for op in self._globals]
-        functions = [self._function(op) for op in self._functions]
+        functions = list(dict.fromkeys(self._function(op) for op in self._functions))
         hints = [text for name, text in _HINTS.items() if any(name.upper() in f for f in functions)]
         blocks = [self._preamble(any(re.search(r"\b(bool|true|false)\b", f) for f in functions))]
         blocks += hints
@@ -157,9 +158,10 @@ class _Unit:
 
     def _known_helper(self, op: ir.Operation) -> str:
         """A function that the module only declares: what MLIR cannot say, in C."""
-        if _symbol(op) not in HELPERS:
-            raise InvalidModule(f"{op.location}: no helper function {_symbol(op)}")
-        return HELPERS[_symbol(op)]
+        name = self._symbols[_symbol(op)]
+        if name not in HELPERS:
+            raise InvalidModule(f"{op.location}: no helper function {name}")
+        return HELPERS[name]
 
     def _helper(self, op: ir.Operation) -> tuple[list[_Parameter], list[str]]:
         """The parameters of a private function, and how they read inside it."""

@@ -16,6 +16,7 @@ from mlir.dialects import arith, func
 from mlir.passmanager import ExternalPass
 from mlir.rewrite import RewritePatternSet, walk_and_apply_patterns
 
+from ..dialect.checks import walk
 from . import scalar
 from .gather import Gather, WindowGather, by_kind
 from .loops import Windows
@@ -70,22 +71,16 @@ class EventToLoops:
             with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
                 if _calls(module, scalar.SATURATE) and not _defines(block, scalar.SATURATE):
                     scalar.define_saturate()
-                for name in sorted(_helpers(module)):
-                    call = next(op for op in _walk_calls(module, name))
-                    types = [value.type for value in call.operands], [result.type for result in call.results]
-                    func.FuncOp(name, types, visibility="private")
+                _declare_helpers(module)
 
 
-def _helpers(module: ir.Operation) -> set[str]:
-    return {name for name in (ADD_SATURATING, ANY_OF_FOUR, UPPER_PRODUCT) if _calls(module, name)}
-
-
-def _walk_calls(module: ir.Operation, name: str) -> Iterator[ir.Operation]:
-    from ..dialect.checks import walk
-
-    for op in walk(module):
-        if op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value == name:
-            yield op
+def _declare_helpers(module: ir.Operation) -> None:
+    """What is called and is only in snn_builder/c/helpers.py. What stands behind a dot tells types apart, and is not in C."""
+    calls = {ir.FlatSymbolRefAttr(op.attributes["callee"]).value: op for op in walk(module) if op.name == "func.call"}
+    for name, call in sorted(calls.items()):
+        if name.split(".")[0] in (ADD_SATURATING, ANY_OF_FOUR, UPPER_PRODUCT):
+            types = [value.type for value in call.operands], [result.type for result in call.results]
+            func.FuncOp(name, types, visibility="private")
 
 
 # Lists
@@ -123,7 +118,8 @@ def _events(op: _Op) -> None:
         words = 0
     if words:
         with loop(0, words, 4) as j:
-            looks = [func.CallOp([integer(1)], ANY_OF_FOUR, [x, plus(j, columns * i)]).results[0] for i in range(rows)]
+            helper = f"{ANY_OF_FOUR}.{n}"
+            looks = [func.CallOp([integer(1)], helper, [x, plus(j, columns * i)]).results[0] for i in range(rows)]
             with branch(functools.reduce(lambda a, b: arith.OrIOp(a, b).result, looks)), loop(j, plus(j, 4)) as k:
                 column(k)
     if words < columns:

@@ -185,19 +185,17 @@ class WindowGather(Gather):
         super().__init__(op)
         self.groups, self.kernel = self.known.integer("groups"), self.known.integers("kernel")
         self.windows = Windows(self.known, self.kernel, self.known.integers("dilation"))
-        self._inputs, self._values = self.known.one("events"), self.x
+        self._inputs, self._values, self._prefix = self.known.one("events"), self.x, self.name.removesuffix("_sum")
         self._channels = self.windows.input[2] // self.groups
         # Kernel columns side by side see neighbours, unless something lies between: then each is a stretch of its own.
         self._by_row = self.groups == 1 and self.windows.dilation[1] == 1 and self.windows.always_see(1)
 
     def move_to(self, place: list[ir.Value], group: ir.Value) -> None:
         """Lists what the window at a place of the output sees, as rows of weights, and beside it the values."""
-        name = self.name.removesuffix("_sum")
-        wide = ir.MemRefType(self._inputs.type).element_type
-        self.events = variable(f"{name}_window", wide, count=self.inputs)
-        self.count = variable(f"{name}_seen", ir.IndexType.get(), index(0))
+        self.events = self._per_tap("window", element_type(self._inputs))
+        self.count = variable(f"{self._prefix}_seen", ir.IndexType.get(), index(0))
         if self._values is not None:
-            self.x = variable(f"{name}_values", element_type(self._values), count=self.inputs)
+            self.x = self._per_tap("values", element_type(self._values))
         first = self.known.one("first")
         rows, (left, right) = self.windows.taps(place)
         seen: ir.Value | int = 1
@@ -218,6 +216,13 @@ class WindowGather(Gather):
                 if self._values is not None:
                     store(load(self._values, i), self.x, load(self.count))
                 append(self.events, self.count, plus(minus(i, times(lowest, self._channels)), weights))
+
+    def _per_tap(self, what: str, type_: ir.Type) -> ir.Value:
+        """An array with room for all that a window can see."""
+        array = variable(f"{self._prefix}_{what}", type_, count=self.inputs)
+        if self.inputs == 1:  # a variable in C, and GCC does not see that it is only read where it is written
+            store(constant(ir.Type.parse(str(type_).removeprefix("u")), 0), array)
+        return array
 
     @contextmanager
     def _each(self, first: ir.Value | int = 0, end: ir.Value | None = None) -> Iterator[tuple[ir.Value, ir.Value]]:
