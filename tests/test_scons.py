@@ -236,6 +236,132 @@ def test_zig_gives_the_same_bytes_in_every_folder(pristine: Tree, tmp_path: Path
     assert one.built() == two.built()
 
 
+def without_heavy_modules(folder: Path) -> str:
+    """PYTHONPATH that ends every stage of the compiler."""
+    folder.mkdir()
+    for module in ("mlir", "numpy", "nir", "h5py"):
+        (folder / f"{module}.py").write_text(f"raise SystemExit('{module} is imported')\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("words", [["quantize=both"], ["toolchain=zig"]], ids=["gcc", "zig"])
+def test_a_second_checkout_takes_everything_from_the_shared_cache(
+    pristine: Tree, tmp_path: Path, words: list[str]
+) -> None:
+    words = [*words, f"cache={tmp_path / 'shared' / 'cache'}"]
+    one, two = pristine.copy(tmp_path / "one"), pristine.copy(tmp_path / "another place")
+    first = one.build(*words)
+    assert {"NIR", "CC", "LINK"} <= set(first.steps())
+    log = tmp_path / "log"
+    heavy = without_heavy_modules(tmp_path / "heavy")
+    env = logged_compiler(tmp_path, log) | {"PYTHONPATH": heavy}
+    second = two.build(*words, env=env)
+    assert second.steps() == ["JSON"], "the file that names the directory is made anew"
+    assert not log.exists() or set(log.read_text().splitlines()) == {"--version"}, "no compiler ran"
+    assert {line.split("'")[0] for line in second.out} >= {f"Retrieved `{OUT}/firmware.elf"} | {
+        f"Retrieved `{OUT}/snn_network.{suffix}" for suffix in ("mlir", "lowered.mlir", "c", "h", "json", "o")
+    }
+    assert two.built() == one.built() and f"{OUT}/firmware.elf" in two.built()
+    for entry in json.loads((two.path / "build/compile_commands.json").read_text()):
+        assert entry["directory"] == str(two.path)
+    result = pristine.copy(tmp_path / "three").scons(f"model={SMALL}", *words[:-1], env=env)
+    assert result.status != 0 and "is imported" in "\n".join(result.err), "without the cache it is another matter"
+
+
+def test_a_shared_cache_serves_only_what_is_the_same(pristine: Tree, tmp_path: Path) -> None:
+    cache = f"cache={tmp_path / 'cache'}"
+    one, two, alone = (pristine.copy(tmp_path / name) for name in ("one", "two", "alone"))
+    one.build(cache)
+    for tree in (two, alone):
+        small_network(tree.path / SMALL, seed=7)
+    assert two.build(cache).done() == sorted(
+        [
+            f"[BAKE] {OUT}/baked.h",
+            f"[NIR] {OUT}/snn_network.mlir",
+            f"[CC] {OUT}/snn_network_weights.o",
+            f"[AR] {OUT}/libsnn_network.a",
+            f"[LINK] {OUT}/firmware.elf",
+            "[JSON] build/compile_commands.json",
+        ]
+    )
+    alone.build()
+    assert two.built() == alone.built()
+    assert one.scons(f"model={SMALL}", cache, "run").steps() == ["RUN"]
+    assert two.scons(f"model={SMALL}", cache, "run").steps() == ["RUN"], "a result is not taken from another checkout"
+
+
+def test_a_cache_of_another_machine_has_no_native_programs_for_this(tree: Tree, tmp_path: Path) -> None:
+    """GCC says the same --version on x86-64 and aarch64."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'pdp11'\n")
+    assert tree.build(env={"PYTHONPATH": str(folder)}).steps().count("CC") == 5
+
+
+def test_a_dry_run_makes_no_cache_and_cleaning_leaves_it(pristine: Tree, tree: Tree, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for words in (["-n"], ["-q"], ["-h"], ["-c", "nothing"]):
+        pristine.scons(f"model={SMALL}", f"cache={cache}", *words)
+        assert not cache.exists()
+    (tree.path / "build/host/uart.o").unlink()
+    assert tree.build(f"cache={cache}").steps() == ["CC"]
+    kept = sorted(cache.rglob("*"))
+    assert kept and tree.scons(f"model={SMALL}", f"cache={cache}", "-c").status == 0
+    assert sorted(cache.rglob("*")) == kept
+
+
+def test_a_cache_that_cannot_be_is_one_line(pristine: Tree, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = pristine.scons(f"model={SMALL}", f"cache={file}")
+    assert (result.err, result.status) == ([f"error: cache={file}: no folder; name a folder for what is built"], 2)
+    result = pristine.scons(f"model={SMALL}", f"cache={file}/below")
+    assert (result.err, result.status) == (
+        [f"error: cache={file}/below: cannot be used (Not a directory); name a folder that you may write to"],
+        2,
+    )
+
+
+def logged_launcher(folder: Path) -> tuple[str, Path]:
+    """A ccache that writes down what it starts."""
+    script, log = folder / "fake-cache", folder / "launched"
+    script.write_text(f'#!/bin/sh\necho "$*" >> {shlex.quote(str(log))}\n[ "$1" = -v ] && shift\nexec "$@"\n')
+    script.chmod(0o755)
+    return str(script), log
+
+
+def test_a_launcher_starts_the_compiler_and_rebuilds_nothing(tree: Tree, built_once: Tree, tmp_path: Path) -> None:
+    launcher, log = logged_launcher(tmp_path)
+    assert tree.build(f"launcher={launcher} -v").steps() == ["JSON"], "which names the command"
+    assert not log.exists()
+    entry = json.loads((tree.path / "build/compile_commands.json").read_text())[0]
+    assert entry["command"].startswith(f"{launcher} -v gcc ")
+    shutil.rmtree(tree.path / "build")
+    assert tree.build(f"launcher={launcher} -v").steps() == FIRST
+    started = log.read_text().splitlines()
+    assert len(started) == 5 and all(line.startswith("-v gcc -o build/host") and " -c " in line for line in started)
+    assert tree.built() == built_once.built()
+    assert tree.build().steps() == ["JSON"]
+
+
+def test_zig_has_a_cache_of_its_own_and_no_launcher(tree: Tree, tmp_path: Path) -> None:
+    launcher, log = logged_launcher(tmp_path)
+    assert "CC" in tree.build("toolchain=zig", f"launcher={launcher}").steps()
+    assert not log.exists()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "line"),
+    [
+        ("no-such-cache", "launcher=no-such-cache: no program no-such-cache; install it or leave launcher= out"),
+        ("'ccache", "launcher='ccache: a quotation mark is missing; write it as in a shell"),
+    ],
+)
+def test_a_missing_launcher_is_one_line(pristine: Tree, launcher: str, line: str) -> None:
+    result = pristine.scons(f"model={SMALL}", f"launcher={launcher}")
+    assert (result.out, result.err, result.status) == ([], [f"error: {line}"], 2)
+
+
 def test_printed_commands_can_be_pasted(pristine: Tree, built_once: Tree, tmp_path: Path) -> None:
     tree = pristine.copy(tmp_path / "tree")
     commands = [

@@ -7,7 +7,10 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
+import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +88,13 @@ def boards(env: Any, request: Request) -> list[Any]:
 
     Boards whose toolchain is missing come last: their targets fail with what to install after all others are built.
     """
+    if request.launcher and shutil.which(request.launcher[0], path=env["ENV"].get("PATH")) is None:
+        raise Unreadable(
+            "",
+            f"launcher={shlex.join(request.launcher)}",
+            f"no program {request.launcher[0]}",
+            "install it or leave launcher= out",
+        )
     return sorted(
         (_environment(env, board, request) for board in request.boards), key=lambda copy: "SNN_MISSING" in copy
     )
@@ -161,11 +171,20 @@ def compile_commands(env: Any, path: str) -> Any:
     database = env.CompilationDatabase(path)
     commands = hashlib.sha256()
     for target, source, entry, _ in _compiled():
-        words = [target, source, entry["CC"], *entry["CCFLAGS"], *entry["ASFLAGS"], *entry["ASPPFLAGS"]]
+        words = [
+            target,
+            source,
+            entry["CC"],
+            entry["SNN_LAUNCHER"],
+            *entry["CCFLAGS"],
+            *entry["ASFLAGS"],
+            *entry["ASPPFLAGS"],
+        ]
         words += [*entry.get("CPPPATH", ()), entry.get("CPPDEFINES")]
         commands.update("\0".join(map(str, words)).encode())
     for node in database:
         node.set_always_build(False)
+    env.NoCache(database)  # its purpose is to name the directory
     env.Depends(database, env.Value(f"commands {commands.hexdigest()[:16]}"))
     return database
 
@@ -192,7 +211,10 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
     defsym = "--defsym=" if toolchain.link else "-Wl,--defsym="
     script = ["-T", copy.File(str(board.path / board.linker_script))] if board.linker_script else []
     copy.Replace(
-        SNN_IDENTITY=copy.Value(_identity(compiler)),
+        SNN_IDENTITY=copy.Value(" ".join([_identity(compiler), *(_machine() if board.run == "native" else [])])),
+        # GCC and clang: zig keeps a cache of its own, and ccache knows it not
+        SNN_LAUNCHER=[] if compiler == ZIG else list(request.launcher),
+        CCCOM=f"$( $SNN_LAUNCHER $) {env['CCCOM']}",  # what starts the compiler changes no output
         SNN_HARNESS=copy.Dir(relative(str(PACKAGE.parent / "firmware"))),
         SNN_DEFINES=defines,
         CC=f"{RUN_ZIG} cc" if compiler == ZIG else compiler,
@@ -286,6 +308,12 @@ def _identity(compiler: str) -> str:
     except OSError as error:
         return f"{compiler}: {error.strerror}"
     return said.partition("\n")[0]
+
+
+def _machine() -> list[str]:
+    """What native compilers of one version differ by, where builds of several machines share a cache."""
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
+    return [platform.machine(), libc or platform.system()]
 
 
 def _without_toolchain(env: Any, error: Unreadable) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,6 +33,8 @@ HELP: dict[str, tuple[str, str]] = {
     "kernel": (f"form of the code: {either(*KERNELS)} (default: the board's)", ""),
     "name": ("prefix of files and C symbols, for one model", DEFAULT_NAME),
     "toolchain": (f"compiler: {either(*TOOLCHAINS)} (auto: the first of the board's that is there)", TOOLCHAINS[0]),
+    "launcher": ("what starts GCC and clang, ccache or sccache; no matter for what is rebuilt", ""),
+    "cache": ("folder where builds, here and elsewhere, find what one of them made: SCons' CacheDir", ""),
     "board_path": ("more board directories, or directories that hold some, with commas between", ""),
 }
 
@@ -61,6 +64,8 @@ class Request:
     kernel: str | None
     input_scale: int | None
     toolchain: str
+    launcher: tuple[str, ...]
+    cache: str | None
 
     def options(self, board: Board, precision: str) -> Options:
         """The compiler's options for a network on this board; `precision` is "f32" or "int8"."""
@@ -130,6 +135,8 @@ def request(given: Mapping[str, str], boards: Mapping[str, Path]) -> Request:
         kernel=values["kernel"] or None,
         input_scale=_input_scale(values["input_scale"], precisions),
         toolchain=values["toolchain"],
+        launcher=_launcher(values["launcher"]),
+        cache=_cache(values["cache"]),
     )
     if result.name in TAKEN_NAMES:
         raise _bad("name", result.name, "the harness uses this name", "choose another")
@@ -196,6 +203,19 @@ def _file(name: str, path: str, remedy: str) -> None:
         raise _bad(name, path, "a directory, not a file", remedy)
     if not Path(path).is_file():
         raise _bad(name, path, "no such file", remedy)
+
+
+def _launcher(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        raise _bad("launcher", text, "a quotation mark is missing", "write it as in a shell") from None
+
+
+def _cache(text: str) -> str | None:
+    if text and Path(text).exists() and not Path(text).is_dir():
+        raise _bad("cache", text, "no folder", "name a folder for what is built")
+    return text or None
 
 
 def _board_option(board: Board, name: str, values: Mapping[str, str]) -> int:
