@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 from scons_tree import SMALL, UP_TO_DATE, Tree, make_tree, small_network
 
 OUT = "build/host-f32/small"
@@ -478,9 +479,6 @@ def test_a_board_from_elsewhere_and_its_files(tree: Tree, tmp_path: Path) -> Non
     assert tree.scons(f"model={SMALL}", *words, "hex", "bin").done() == [
         f"[FORM] {out}/firmware.bin", f"[FORM] {out}/firmware.hex",
     ]  # fmt: skip
-    assert tree.scons(f"model={SMALL}", "hex").out == ["scons: Nothing to be done for `hex'."], (
-        "not of a native program"
-    )
     assert after("link.ld", "/* a comment */\n") == [f"[LINK] {out}/firmware.elf"]
     assert after("board.py", "# a comment\n") == [f"[LINK] {out}/firmware.elf"]
     assert after("start.S", "/* a comment */\n") == ["[AS] build/fourth/start.o"]
@@ -497,6 +495,63 @@ def test_a_board_option_links_again(tree: Tree) -> None:
     board.write_text(board.read_text() + f"options = {{'ram': {option}}}\n")
     tree.build()
     assert tree.build("ram=128k").done() == [f"[LINK] {OUT}/firmware.elf"]
+
+
+@pytest.mark.parametrize("form", ["bin", "hex", "map"])
+def test_a_native_program_has_no_other_forms(pristine: Tree, form: str) -> None:
+    result = pristine.scons(f"model={SMALL}", form)
+    line = f"error: {form}: a native program has only its ELF file; name a bare-metal board with board="
+    assert (result.out, result.err, result.status) == ([], [line, f"scons: *** [{form}] Error 2"], 2)
+    assert pristine.scons(f"model={SMALL}", "-n", "board=host,x86", form).status == 0, "x86 has them"
+
+
+def test_other_forms_of_a_missing_toolchain_say_what_is_missing(pristine: Tree, tmp_path: Path) -> None:
+    where = ghost(tmp_path)
+    with (tmp_path / "ghosts" / "ghost" / "board.py").open("a") as stream:
+        stream.write('cflags = ["-ffreestanding"]\n')
+    result = pristine.scons(f"model={SMALL}", where, "board=ghost", "hex")
+    assert (result.status, result.err[0]) == (2, "error: board ghost needs ghost-gcc; apt-get install gcc-ghost")
+
+
+def test_a_budget_fails_the_build_and_says_what_is_largest(tree: Tree) -> None:
+    assert tree.build("budget_ram=1M", "budget_flash=1M").done() == [f"[SIZE] {OUT}/firmware.size.json"]
+    (row,) = json.loads((tree.path / OUT / "firmware.size.json").read_text()).values()
+    assert tree.build(f"budget_flash={row['flash']}").steps() == ["SIZE"], "nothing is linked again"
+    for words in (["all"], ["size"], ["run"]):
+        result = tree.scons(f"model={SMALL}", f"budget_flash={row['flash'] - 1}", "budget_ram=100", *words)
+        assert result.status == 1
+        flash, ram, last = result.err
+        assert flash.startswith(
+            f"error: {OUT}/firmware.elf: flash: {row['flash']:,d} bytes, 1 more than the budget of {row['flash'] - 1:,d}: "
+        )
+        assert "(most of all " in flash and flash.endswith("; make what is largest smaller, or raise the budget")
+        assert ram.startswith(f"error: {OUT}/firmware.elf: ram: ") and last.startswith("scons: *** [")
+        assert (tree.path / OUT / "firmware.elf").exists(), "to be looked at"
+        assert not (tree.path / OUT / "firmware.size.json").exists() or words == ["size"]
+    (tree.path / OUT / "firmware.size.json").unlink(missing_ok=True)
+    result = tree.scons(f"model={SMALL}", "budget_flash=100", "stream")
+    assert result.status == 1 and result.err[0].startswith(f"error: {OUT}/stream.elf: flash: ")
+
+
+def test_weights_go_to_the_section_of_the_option(tree: Tree) -> None:
+    steps = tree.build("weights_section=.slow").steps()
+    assert {"NIR", "CC", "LINK"} <= set(steps) and "LOWER" not in steps, "the kernel is the same"
+    assert places(tree.path / OUT / "firmware.elf")["snn_network_fc_w"] == ".slow"
+    assert tree.scons(f"model={SMALL}", "weights_section=.slow", "run").status == 0
+    result = tree.scons(f"model={SMALL}", "weights_section=1st")
+    line = "error: weights_section '1st' cannot name a section; use letters, digits and . _ $ -, not a digit first"
+    assert (result.err, result.status) == ([line], 2)
+
+
+def places(file: Path) -> dict[str, str]:
+    """Variable of an ELF file -> section."""
+    with file.open("rb") as stream:
+        elf = ELFFile(stream)
+        return {
+            symbol.name: elf.get_section(symbol["st_shndx"]).name
+            for symbol in elf.get_section_by_name(".symtab").iter_symbols()
+            if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(symbol["st_shndx"], int)
+        }
 
 
 def ghost(folder: Path) -> str:
@@ -584,7 +639,7 @@ def test_bad_usage_is_one_line_and_status_2(pristine: Tree, tmp_path: Path, word
 
 def test_help_lists_the_options_of_the_boards_too(pristine: Tree) -> None:
     text = "\n".join(pristine.scons(f"model={SMALL}", "-h").out)
-    for option in ("board", "quantize", "model", "input", "labels", "input_scale", "dt", "reset", "kernel", "name", "toolchain", "board_path", "ram"):  # fmt: skip
+    for option in ("board", "quantize", "model", "input", "labels", "input_scale", "dt", "reset", "kernel", "name", "toolchain", "board_path", "ram", "cache", "launcher", "weights_section", "budget_ram", "budget_flash"):  # fmt: skip
         assert re.search(rf"^  {option} ", text, re.MULTILINE), option
 
 
@@ -608,14 +663,24 @@ def test_a_foreign_project_uses_the_tool(tmp_path: Path) -> None:
     (tmp_path / "SConstruct").write_text(
         "import snn_builder.scons\n"
         'env = Environment(tools=["default", snn_builder.scons.generate])\n'
-        'network = env.SnnNetwork("out", "net.nir", quantize=True)\n'
-        'env.Program("app", ["app.c", network], CPPPATH=["out"])\n'
+        'network = env.SnnNetwork("out", "net.nir", quantize=True, weights_section=".slow")\n'
+        'app = env.Program("app", ["app.c", network], CPPPATH=["out"])\n'
+        'env.SnnBudget(app, ram=ARGUMENTS.get("ram", 1 << 20), flash="1M")\n'
     )
     root = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": str(root)}
     scons = [sys.executable, "-m", "SCons", "-Q"]
     subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True)
     assert subprocess.run([tmp_path / "app"], check=False).returncode == 0
+    assert ".slow" in places(tmp_path / "app").values()
+    assert (tmp_path / "app.size.json").exists()
+    for ram, line in (
+        ("1", "error: app: ram: "),
+        ("1x", "error: SnnBudget: '1x' is no number of bytes: 65536, 64k, 1M\n"),
+    ):
+        failed = subprocess.run([*scons, f"ram={ram}"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert failed.returncode in (1, 2) and failed.stderr.startswith(line)
+    subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True)
     again = subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True, text=True)
     assert again.stdout == "scons: `.' is up to date.\n"
 

@@ -25,7 +25,7 @@ from ..errors import Unreadable
 from ..options import Options
 from .request import Model, Request
 from .session import BUILD, StageFailed, action, one_line, short
-from .stages import PACKAGE, SNN, flags, relative
+from .stages import PACKAGE, SNN, budget_words, flags, relative
 
 NO_DEBUG = "-g0"  # zig's default has debug information, and that has the name of the checkout's directory
 CFLAGS = [
@@ -57,7 +57,7 @@ class _Made:
 def add_firmware(env: Any) -> None:
     """Adds SnnBoards, for each of its environments SnnFirmware, SnnStream, SnnForms and SnnRun, for all SnnCompileCommands."""
     env["SNN_MADE"] = _Made()
-    env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES", *([] if env["SNN_VERBOSE"] else [None]))
+    env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES $SNN_BUDGETS", *([] if env["SNN_VERBOSE"] else [None]))
     env.Append(
         BUILDERS={
             "SnnImage": SCons.Builder.Builder(
@@ -95,6 +95,10 @@ def boards(env: Any, request: Request) -> list[Any]:
             f"no program {request.launcher[0]}",
             "install it or leave launcher= out",
         )
+    env["SNN_BUDGETS"] = budget_words(request.budget_ram, request.budget_flash)  # of SNN_SIZE
+    if not any(board.freestanding for board in request.boards):
+        for form in FORMS:
+            env.AlwaysBuild(env.Alias(form, [], SCons.Action.Action(_no_forms, None)))
     return sorted(
         (_environment(env, board, request) for board in request.boards), key=lambda copy: "SNN_MISSING" in copy
     )
@@ -148,9 +152,17 @@ def stream(env: Any, directory: str, library: Any, model: Model, options: Option
 
 def forms(env: Any, image: Any) -> dict[str, Any]:
     """What programmers and simulators load instead of the ELF file, by suffix; none of a native program."""
-    if not env["SNN_BOARD"].freestanding or "SNN_MISSING" in env:
-        return {form: [] for form in FORMS}
+    if not env["SNN_BOARD"].freestanding:
+        return {}
+    if "SNN_MISSING" in env:
+        return dict.fromkeys(FORMS, image)  # which says what is missing
     return {form: env.SnnForm(image[0].target_from_source("", f".{form}"), image, SNN_FORM=form) for form in FORMS}
+
+
+def _no_forms(target: Any, source: Any, env: Any) -> None:
+    problem = "a native program has only its ELF file"
+    print(f"error: {target[0]}: {problem}; name a bare-metal board with board=", file=sys.stderr)
+    raise StageFailed(Unreadable.status)
 
 
 def run(env: Any, directory: str, image: Any) -> Any:
