@@ -543,6 +543,32 @@ def test_weights_go_to_the_section_of_the_option(tree: Tree) -> None:
     assert (result.err, result.status) == ([line], 2)
 
 
+def test_weights_in_the_flash_of_xheep(tree: Tree, tmp_path: Path) -> None:
+    """With the very lines of docs/boards/xheep.md in a copy of the board."""
+    text = (Path(__file__).resolve().parent.parent / "docs" / "boards" / "xheep.md").read_text()
+    block = re.search(r"builds a board with them -->\n```\n(.*?)```", text, re.DOTALL)
+    assert block
+    lines = {where: line for line, where in re.findall(r"^ +(\S.*?) +in (\w+).*$", block[1], re.MULTILINE)}
+    board = tmp_path / "flashed"
+    shutil.copytree(tree.path / "boards" / "xheep", board)
+    script = (board / "link.ld").read_text()
+    script = script.replace("MEMORY\n{\n", "MEMORY\n{\n" + lines["MEMORY"] + "\n")
+    script = script.replace("PHDRS\n{\n", "PHDRS\n{\n" + lines["PHDRS"] + "\n")
+    script = script.replace("    /DISCARD/", lines["SECTIONS"] + "\n    /DISCARD/")
+    (board / "link.ld").write_text(script)
+    words = [f"model={SMALL}", f"board_path={board}", "quantize=1", "weights_section=.flash_weights"]
+    result = tree.scons(*words, "board=flashed", "hex")
+    assert result.status == 0, result.err
+    out = tree.path / "build/flashed-int8/small"
+    with (out / "firmware.elf").open("rb") as stream:
+        section = ELFFile(stream).get_section_by_name(".flash_weights")
+        assert (section["sh_addr"], section["sh_size"] >= 44) == (0x40000000, True)
+    assert places(out / "firmware.elf")["snn_network_fc_w"] == ".flash_weights"
+    assert "@40000000" in (out / "firmware.hex").read_text()
+    result = tree.scons(*words, "board=xheep")
+    assert result.status == 1 and ".flash_weights" in "\n".join(result.err), "the board itself knows no such section"
+
+
 def places(file: Path) -> dict[str, str]:
     """Variable of an ELF file -> section."""
     with file.open("rb") as stream:
