@@ -196,7 +196,6 @@ def compile_commands(env: Any, path: str) -> Any:
         commands.update("\0".join(map(str, words)).encode())
     for node in database:
         node.set_always_build(False)
-    env.NoCache(database)  # its purpose is to name the directory
     env.Depends(database, env.Value(f"commands {commands.hexdigest()[:16]}"))
     return database
 
