@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Sequence
 
-from .elf import footprint, symbols
 from .errors import Refused
 
 SHOWN = 3  # of the largest parts, and of the largest symbols
@@ -26,6 +25,8 @@ def amount(text: str) -> int:
 
 def check(files: Sequence[str | os.PathLike[str]], ram: int | None, flash: int | None) -> list[Refused]:
     """One error per image and budget that it breaks. Raises `Unreadable`."""
+    from .elf import footprint, symbols  # here: SCons has to know what an amount is, and loads nothing heavy
+
     found = []
     for file in files:
         image = footprint(file)

@@ -265,8 +265,10 @@ def _key(path: Path, options: Options, compiler: list[str]) -> str:
     except OSError as error:
         problem = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise Unreadable(path, "", problem, "check the path") from None
-    tool = Path(compiler[0]).resolve().stat()
-    told = [path.name, repr(options), *compiler, *FLAGS, str(tool.st_size), str(tool.st_mtime_ns), sys.platform]
+    told = [path.name, repr(options), *compiler, *FLAGS, sys.platform]
+    for program in (compiler[0], *filter(None, map(shutil.which, compiler[1:]))):  # ccache, and gcc behind it
+        tool = Path(program).resolve().stat()
+        told += [str(tool.st_size), str(tool.st_mtime_ns)]
     digest = hashlib.sha256("\0".join(told).encode())
     for content in (model, *(file.read_bytes() for file in compiler_files())):
         digest.update(hashlib.sha256(content).digest())

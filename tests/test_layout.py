@@ -154,6 +154,23 @@ def test_weights_go_where_they_are_told(tmp_path: Path, quantize: bool) -> None:
     )
 
 
+@WITH_GCC
+@pytest.mark.parametrize("compiler", COMPILERS.values(), ids=COMPILERS)
+def test_the_state_lies_in_the_bank_that_the_user_names(tmp_path: Path, compiler: list[str]) -> None:
+    """With the very line of docs/other-builds.md."""
+    text = (ROOT / "docs" / "other-builds.md").read_text()
+    (line,) = re.findall(r"^static __attribute__.*gesture_state net;.*$", text, re.MULTILINE)
+    net = chain(tmp_path / "net.nir", np.array([[0.5, 0.25]]), lif(1))
+    assert main(["generate", str(net), "--name", "gesture", "-o", str(tmp_path)]) == 0
+    source = '#include "gesture.h"\n' + line + "\nvoid start(void);\nvoid start(void) { gesture_init(&net); }\n"
+    for name, text in (("bank", source), ("anywhere", source.replace('__attribute__((section(".bank1")))', ""))):
+        (tmp_path / f"{name}.c").write_text(text)
+        command = [*compiler, *WARNINGS, *EXACT, f"-I{tmp_path}", "-c", f"{tmp_path}/{name}.c", "-o", tmp_path / name]
+        subprocess.run(command, check=True)
+    assert sections(tmp_path / "bank")["net"] == ".bank1"
+    assert sections(tmp_path / "anywhere")["net"].startswith((".bss", ".sbss"))
+
+
 def test_the_header_lists_the_options(tmp_path: Path) -> None:
     net = chain(tmp_path / "net.nir", np.array([[0.5]]), lif(1))
     words = ["--name", "gesture", "--quantize", "--reset", "subtract", "--input-scale", "2", "--weights-section", ".w"]

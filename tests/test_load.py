@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -234,6 +235,25 @@ def test_compilers(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("CC")
     monkeypatch.setattr("shutil.which", lambda _: None)  # a machine without a compiler
     same_bits(snn_builder.load(net, directory=tmp_path / "zig").run(data), reference)
+
+
+def test_a_compiler_behind_another_program(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CC="ccache gcc": a later gcc compiles again, though ccache is the same."""
+    for name, more in (("ccache", ""), ("cc-behind", f"{ZIG} ")):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} >> "{tmp_path}/log"\nexec {more}"$@"\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("CC", "ccache cc-behind")
+    counts = []
+    for later in (False, False, True):
+        if later:
+            with (tmp_path / "cc-behind").open("a") as stream:
+                stream.write("# a later one\n")
+        snn_builder.load(net, directory=tmp_path / "made").run(np.ones((3, 2)))
+        started = (tmp_path / "log").read_text().split()
+        assert started[:2] == ["ccache", "cc-behind"]
+        counts.append(len(started))
+    assert counts == [counts[0], counts[0], 2 * counts[0]]
 
 
 def test_progress(net: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 from scons_tree import SMALL, UP_TO_DATE, Tree, make_tree, small_network
 
 OUT = "build/host-f32/small"
@@ -236,6 +237,133 @@ def test_zig_gives_the_same_bytes_in_every_folder(pristine: Tree, tmp_path: Path
     assert one.built() == two.built()
 
 
+def without_heavy_modules(folder: Path) -> str:
+    """PYTHONPATH that ends every stage of the compiler."""
+    folder.mkdir()
+    for module in ("mlir", "numpy", "nir", "h5py"):
+        (folder / f"{module}.py").write_text(f"raise SystemExit('{module} is imported')\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("words", [["quantize=both"], ["toolchain=zig"]], ids=["gcc", "zig"])
+def test_a_second_checkout_takes_everything_from_the_shared_cache(
+    pristine: Tree, tmp_path: Path, words: list[str]
+) -> None:
+    words = [*words, f"cache={tmp_path / 'shared' / 'cache'}"]
+    one, two = pristine.copy(tmp_path / "one"), pristine.copy(tmp_path / "another place")
+    first = one.build(*words)
+    assert {"NIR", "CC", "LINK"} <= set(first.steps())
+    log = tmp_path / "log"
+    heavy = without_heavy_modules(tmp_path / "heavy")
+    env = logged_compiler(tmp_path, log) | {"PYTHONPATH": heavy}
+    second = two.build(*words, env=env)
+    assert second.steps() == ["JSON"], "the file that names the directory is made anew"
+    assert not log.exists() or set(log.read_text().splitlines()) == {"--version"}, "no compiler ran"
+    assert {line.split("'")[0] for line in second.out} >= {f"Retrieved `{OUT}/firmware.elf"} | {
+        f"Retrieved `{OUT}/snn_network.{suffix}" for suffix in ("mlir", "lowered.mlir", "c", "h", "json", "o")
+    }
+    assert two.built() == one.built() and f"{OUT}/firmware.elf" in two.built()
+    for entry in json.loads((two.path / "build/compile_commands.json").read_text()):
+        assert entry["directory"] == str(two.path)
+    result = pristine.copy(tmp_path / "three").scons(f"model={SMALL}", *words[:-1], env=env)
+    assert result.status != 0 and "is imported" in "\n".join(result.err), "without the cache it is another matter"
+
+
+def test_a_shared_cache_serves_only_what_is_the_same(pristine: Tree, tmp_path: Path) -> None:
+    cache = f"cache={tmp_path / 'cache'}"
+    one, two, alone = (pristine.copy(tmp_path / name) for name in ("one", "two", "alone"))
+    one.build(cache)
+    for tree in (two, alone):
+        small_network(tree.path / SMALL, seed=7)
+    assert two.build(cache).done() == sorted(
+        [
+            f"[BAKE] {OUT}/baked.h",
+            f"[NIR] {OUT}/snn_network.mlir",
+            f"[CC] {OUT}/snn_network_weights.o",
+            f"[AR] {OUT}/libsnn_network.a",
+            f"[LINK] {OUT}/firmware.elf",
+            "[JSON] build/compile_commands.json",
+        ]
+    )
+    alone.build()
+    assert two.built() == alone.built()
+    assert one.scons(f"model={SMALL}", cache, "run").steps() == ["RUN"]
+    again = pristine.copy(tmp_path / "again").scons(f"model={SMALL}", cache, "run")
+    assert again.steps() == ["RUN"], "a result is not taken from another checkout, all else is"
+
+
+def test_a_cache_of_another_machine_has_no_native_programs_for_this(tree: Tree, tmp_path: Path) -> None:
+    """GCC says the same --version on x86-64 and aarch64."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'pdp11'\n")
+    assert tree.build(env={"PYTHONPATH": str(folder)}).steps().count("CC") == 5
+
+
+def test_a_dry_run_makes_no_cache_and_cleaning_leaves_it(pristine: Tree, tree: Tree, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for words in (["-n"], ["-q"], ["-h"], ["-c", "nothing"]):
+        pristine.scons(f"model={SMALL}", f"cache={cache}", *words)
+        assert not cache.exists()
+    (tree.path / "build/host/uart.o").unlink()
+    assert tree.build(f"cache={cache}").steps() == ["CC"]
+    kept = sorted(cache.rglob("*"))
+    assert kept and tree.scons(f"model={SMALL}", f"cache={cache}", "-c").status == 0
+    assert sorted(cache.rglob("*")) == kept
+
+
+def test_a_cache_that_cannot_be_is_one_line(pristine: Tree, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = pristine.scons(f"model={SMALL}", f"cache={file}")
+    assert (result.err, result.status) == ([f"error: cache={file}: no folder; name a folder for what is built"], 2)
+    result = pristine.scons(f"model={SMALL}", f"cache={file}/below")
+    assert (result.err, result.status) == (
+        [f"error: cache={file}/below: cannot be used (Not a directory); name a folder that you may write to"],
+        2,
+    )
+
+
+def logged_launcher(folder: Path) -> tuple[str, Path]:
+    """A ccache that writes down what it starts."""
+    script, log = folder / "fake-cache", folder / "launched"
+    script.write_text(f'#!/bin/sh\necho "$*" >> {shlex.quote(str(log))}\n[ "$1" = -v ] && shift\nexec "$@"\n')
+    script.chmod(0o755)
+    return str(script), log
+
+
+def test_a_launcher_starts_the_compiler_and_rebuilds_nothing(tree: Tree, built_once: Tree, tmp_path: Path) -> None:
+    launcher, log = logged_launcher(tmp_path)
+    assert tree.build(f"launcher={launcher} -v").steps() == ["JSON"], "which names the command"
+    assert not log.exists()
+    entry = json.loads((tree.path / "build/compile_commands.json").read_text())[0]
+    assert entry["command"].startswith(f"{launcher} -v gcc ")
+    shutil.rmtree(tree.path / "build")
+    assert tree.build(f"launcher={launcher} -v").steps() == FIRST
+    started = log.read_text().splitlines()
+    assert len(started) == 5 and all(line.startswith("-v gcc -o build/host") and " -c " in line for line in started)
+    assert tree.built() == built_once.built()
+    assert tree.build().steps() == ["JSON"]
+
+
+def test_zig_has_a_cache_of_its_own_and_no_launcher(tree: Tree, tmp_path: Path) -> None:
+    launcher, log = logged_launcher(tmp_path)
+    assert "CC" in tree.build("toolchain=zig", f"launcher={launcher}").steps()
+    assert not log.exists()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "line"),
+    [
+        ("no-such-cache", "launcher=no-such-cache: no program no-such-cache; install it or leave launcher= out"),
+        ("'ccache", "launcher='ccache: a quotation mark is missing; write it as in a shell"),
+    ],
+)
+def test_a_missing_launcher_is_one_line(pristine: Tree, launcher: str, line: str) -> None:
+    result = pristine.scons(f"model={SMALL}", f"launcher={launcher}")
+    assert (result.out, result.err, result.status) == ([], [f"error: {line}"], 2)
+
+
 def test_printed_commands_can_be_pasted(pristine: Tree, built_once: Tree, tmp_path: Path) -> None:
     tree = pristine.copy(tmp_path / "tree")
     commands = [
@@ -352,9 +480,6 @@ def test_a_board_from_elsewhere_and_its_files(tree: Tree, tmp_path: Path) -> Non
     assert tree.scons(f"model={SMALL}", *words, "hex", "bin").done() == [
         f"[FORM] {out}/firmware.bin", f"[FORM] {out}/firmware.hex",
     ]  # fmt: skip
-    assert tree.scons(f"model={SMALL}", "hex").out == ["scons: Nothing to be done for `hex'."], (
-        "not of a native program"
-    )
     assert after("link.ld", "/* a comment */\n") == [f"[LINK] {out}/firmware.elf"]
     assert after("board.py", "# a comment\n") == [f"[LINK] {out}/firmware.elf"]
     assert after("start.S", "/* a comment */\n") == ["[AS] build/fourth/start.o"]
@@ -371,6 +496,89 @@ def test_a_board_option_links_again(tree: Tree) -> None:
     board.write_text(board.read_text() + f"options = {{'ram': {option}}}\n")
     tree.build()
     assert tree.build("ram=128k").done() == [f"[LINK] {OUT}/firmware.elf"]
+
+
+@pytest.mark.parametrize("form", ["bin", "hex", "map"])
+def test_a_native_program_has_no_other_forms(pristine: Tree, form: str) -> None:
+    result = pristine.scons(f"model={SMALL}", form)
+    line = f"error: {form}: a native program has only its ELF file; name a bare-metal board with board="
+    assert (result.out, result.err, result.status) == ([], [line, f"scons: *** [{form}] Error 2"], 2)
+    assert pristine.scons(f"model={SMALL}", "-n", "board=host,x86", form).status == 0, "x86 has them"
+
+
+def test_other_forms_of_a_missing_toolchain_say_what_is_missing(pristine: Tree, tmp_path: Path) -> None:
+    where = ghost(tmp_path)
+    with (tmp_path / "ghosts" / "ghost" / "board.py").open("a") as stream:
+        stream.write('cflags = ["-ffreestanding"]\n')
+    result = pristine.scons(f"model={SMALL}", where, "board=ghost", "hex")
+    assert (result.status, result.err[0]) == (2, "error: board ghost needs ghost-gcc; apt-get install gcc-ghost")
+
+
+def test_a_budget_fails_the_build_and_says_what_is_largest(tree: Tree) -> None:
+    assert tree.build("budget_ram=1M", "budget_flash=1M").done() == [f"[SIZE] {OUT}/firmware.size.json"]
+    (row,) = json.loads((tree.path / OUT / "firmware.size.json").read_text()).values()
+    assert tree.build(f"budget_flash={row['flash']}").steps() == ["SIZE"], "nothing is linked again"
+    for words in (["all"], ["size"], ["run"]):
+        result = tree.scons(f"model={SMALL}", f"budget_flash={row['flash'] - 1}", "budget_ram=100", *words)
+        assert result.status == 1
+        flash, ram, last = result.err
+        assert flash.startswith(
+            f"error: {OUT}/firmware.elf: flash: {row['flash']:,d} bytes, 1 more than the budget of {row['flash'] - 1:,d}: "
+        )
+        assert "(most of all " in flash and flash.endswith("; make what is largest smaller, or raise the budget")
+        assert ram.startswith(f"error: {OUT}/firmware.elf: ram: ") and last.startswith("scons: *** [")
+        assert (tree.path / OUT / "firmware.elf").exists(), "to be looked at"
+        assert not (tree.path / OUT / "firmware.size.json").exists() or words == ["size"]
+    (tree.path / OUT / "firmware.size.json").unlink(missing_ok=True)
+    result = tree.scons(f"model={SMALL}", "budget_flash=100", "stream")
+    assert result.status == 1 and result.err[0].startswith(f"error: {OUT}/stream.elf: flash: ")
+
+
+def test_weights_go_to_the_section_of_the_option(tree: Tree) -> None:
+    steps = tree.build("weights_section=.slow").steps()
+    assert {"NIR", "CC", "LINK"} <= set(steps) and "LOWER" not in steps, "the kernel is the same"
+    assert places(tree.path / OUT / "firmware.elf")["snn_network_fc_w"] == ".slow"
+    assert tree.scons(f"model={SMALL}", "weights_section=.slow", "run").status == 0
+    result = tree.scons(f"model={SMALL}", "weights_section=1st")
+    line = "error: weights_section '1st' cannot name a section; use letters, digits and . _ $ -, not a digit first"
+    assert (result.err, result.status) == ([line], 2)
+
+
+def test_weights_in_the_flash_of_xheep(tree: Tree, tmp_path: Path) -> None:
+    """With the very lines of docs/boards/xheep.md in a copy of the board."""
+    text = (Path(__file__).resolve().parent.parent / "docs" / "boards" / "xheep.md").read_text()
+    block = re.search(r"builds a board with them -->\n```\n(.*?)```", text, re.DOTALL)
+    assert block
+    lines = {where: line for line, where in re.findall(r"^ +(\S.*?) +in (\w+).*$", block[1], re.MULTILINE)}
+    board = tmp_path / "flashed"
+    shutil.copytree(tree.path / "boards" / "xheep", board)
+    script = (board / "link.ld").read_text()
+    script = script.replace("MEMORY\n{\n", "MEMORY\n{\n" + lines["MEMORY"] + "\n")
+    script = script.replace("PHDRS\n{\n", "PHDRS\n{\n" + lines["PHDRS"] + "\n")
+    script = script.replace("    /DISCARD/", lines["SECTIONS"] + "\n    /DISCARD/")
+    (board / "link.ld").write_text(script)
+    words = [f"model={SMALL}", f"board_path={board}", "quantize=1", "weights_section=.flash_weights"]
+    result = tree.scons(*words, "board=flashed", "hex")
+    assert result.status == 0, result.err
+    out = tree.path / "build/flashed-int8/small"
+    with (out / "firmware.elf").open("rb") as stream:
+        section = ELFFile(stream).get_section_by_name(".flash_weights")
+        assert (section["sh_addr"], section["sh_size"] >= 44) == (0x40000000, True)
+    assert places(out / "firmware.elf")["snn_network_fc_w"] == ".flash_weights"
+    assert "@40000000" in (out / "firmware.hex").read_text()
+    result = tree.scons(*words, "board=xheep")
+    assert result.status == 1 and ".flash_weights" in "\n".join(result.err), "the board itself knows no such section"
+
+
+def places(file: Path) -> dict[str, str]:
+    """Variable of an ELF file -> section."""
+    with file.open("rb") as stream:
+        elf = ELFFile(stream)
+        return {
+            symbol.name: elf.get_section(symbol["st_shndx"]).name
+            for symbol in elf.get_section_by_name(".symtab").iter_symbols()
+            if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(symbol["st_shndx"], int)
+        }
 
 
 def ghost(folder: Path) -> str:
@@ -458,7 +666,7 @@ def test_bad_usage_is_one_line_and_status_2(pristine: Tree, tmp_path: Path, word
 
 def test_help_lists_the_options_of_the_boards_too(pristine: Tree) -> None:
     text = "\n".join(pristine.scons(f"model={SMALL}", "-h").out)
-    for option in ("board", "quantize", "model", "input", "labels", "input_scale", "dt", "reset", "kernel", "name", "toolchain", "board_path", "ram"):  # fmt: skip
+    for option in ("board", "quantize", "model", "input", "labels", "input_scale", "dt", "reset", "kernel", "name", "toolchain", "board_path", "ram", "cache", "launcher", "weights_section", "budget_ram", "budget_flash"):  # fmt: skip
         assert re.search(rf"^  {option} ", text, re.MULTILINE), option
 
 
@@ -482,14 +690,24 @@ def test_a_foreign_project_uses_the_tool(tmp_path: Path) -> None:
     (tmp_path / "SConstruct").write_text(
         "import snn_builder.scons\n"
         'env = Environment(tools=["default", snn_builder.scons.generate])\n'
-        'network = env.SnnNetwork("out", "net.nir", quantize=True)\n'
-        'env.Program("app", ["app.c", network], CPPPATH=["out"])\n'
+        'network = env.SnnNetwork("out", "net.nir", quantize=True, weights_section=".slow")\n'
+        'app = env.Program("app", ["app.c", network], CPPPATH=["out"])\n'
+        'env.SnnBudget(app, ram=ARGUMENTS.get("ram", 1 << 20), flash="1M")\n'
     )
     root = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": str(root)}
     scons = [sys.executable, "-m", "SCons", "-Q"]
     subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True)
     assert subprocess.run([tmp_path / "app"], check=False).returncode == 0
+    assert ".slow" in places(tmp_path / "app").values()
+    assert (tmp_path / "app.size.json").exists()
+    for ram, line in (
+        ("1", "error: app: ram: "),
+        ("1x", "error: SnnBudget: '1x' is no number of bytes: 65536, 64k, 1M\n"),
+    ):
+        failed = subprocess.run([*scons, f"ram={ram}"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert failed.returncode in (1, 2) and failed.stderr.startswith(line)
+    subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True)
     again = subprocess.run(scons, cwd=tmp_path, check=True, env=environment, capture_output=True, text=True)
     assert again.stdout == "scons: `.' is up to date.\n"
 

@@ -95,9 +95,9 @@ def test_a_board_has_its_own_default_kernel() -> None:
 
 def test_the_command_line_of_a_stage() -> None:
     assert flags(Options()) == []
-    everything = Options(quantize=True, dt=1e-4, reset="subtract", kernel="dense", input_scale=-2)
+    everything = Options(quantize=True, dt=1e-4, reset="subtract", kernel="dense", input_scale=-2, weights_section=".w")
     assert flags(everything) == [
-        "--quantize", "--dt", "0.0001", "--reset", "subtract", "--kernel", "dense", "--input-scale=-2",
+        "--quantize", "--dt", "0.0001", "--reset", "subtract", "--kernel", "dense", "--weights-section", ".w", "--input-scale=-2",
     ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_several_models() -> None:
     ("options", "line"),
     [
         ({"bord": "host"}, "bord=host: unknown option; did you mean board?"),
-        ({"xyzzy": "1"}, "xyzzy=1: unknown option; use board, board_path, dt, input, input_scale, kernel, labels, model, name, quantize, reset, reset_delay or toolchain"),
+        ({"xyzzy": "1"}, "xyzzy=1: unknown option; use board, board_path, budget_flash, budget_ram, cache, dt, input, input_scale, kernel, labels, launcher, model, name, quantize, reset, reset_delay, toolchain or weights_section"),
         ({"ram": "64k"}, "ram=64k: no option of board host; add board=small"),
         ({"board": "small", "ram": "1k"}, "ram=1k: not a choice for board small; use 64k or 128k"),
         ({"board": "smal"}, "board=smal: no such board; did you mean small?"),
@@ -127,6 +127,10 @@ def test_several_models() -> None:
         ({"input": "c.npy"}, "input=c.npy: no such file; name a .npy file with input="),
         ({"labels": "c.npy"}, "labels=c.npy: no such file; name a .npy file with labels="),
         ({"model": "b/net.nir", "labels": "a/input.labels.npy"}, "labels=a/input.labels.npy: labels without input; name the input too, with input="),
+        ({"budget_ram": "64K"}, "budget_ram=64K: no number of bytes; write 65536, 64k or 1M"),
+        ({"budget_flash": "-1"}, "budget_flash=-1: no number of bytes; write 65536, 64k or 1M"),
+        ({"weights_section": "a b"}, "weights_section 'a b' cannot name a section; use letters, digits and . _ $ -, not a digit first"),
+        ({"cache": "a/net.nir"}, "cache=a/net.nir: no folder; name a folder for what is built"),
         ({"dt": "fast"}, "dt=fast: not a timestep; use a positive number, in the model's unit of time"),
         ({"dt": "0"}, "dt=0: not a timestep; use a positive number, in the model's unit of time"),
         ({"dt": "inf"}, "dt=inf: not a timestep; use a positive number, in the model's unit of time"),

@@ -7,7 +7,10 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
+import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +25,7 @@ from ..errors import Unreadable
 from ..options import Options
 from .request import Model, Request
 from .session import BUILD, StageFailed, action, one_line, short
-from .stages import PACKAGE, SNN, flags, relative
+from .stages import PACKAGE, SNN, budget_words, flags, relative
 
 NO_DEBUG = "-g0"  # zig's default has debug information, and that has the name of the checkout's directory
 CFLAGS = [
@@ -54,7 +57,7 @@ class _Made:
 def add_firmware(env: Any) -> None:
     """Adds SnnBoards, for each of its environments SnnFirmware, SnnStream, SnnForms and SnnRun, for all SnnCompileCommands."""
     env["SNN_MADE"] = _Made()
-    env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES", *([] if env["SNN_VERBOSE"] else [None]))
+    env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES $SNN_BUDGETS", *([] if env["SNN_VERBOSE"] else [None]))
     env.Append(
         BUILDERS={
             "SnnImage": SCons.Builder.Builder(
@@ -85,6 +88,17 @@ def boards(env: Any, request: Request) -> list[Any]:
 
     Boards whose toolchain is missing come last: their targets fail with what to install after all others are built.
     """
+    if request.launcher and shutil.which(request.launcher[0], path=env["ENV"].get("PATH")) is None:
+        raise Unreadable(
+            "",
+            f"launcher={shlex.join(request.launcher)}",
+            f"no program {request.launcher[0]}",
+            "install it or leave launcher= out",
+        )
+    env["SNN_BUDGETS"] = budget_words(request.budget_ram, request.budget_flash)  # of SNN_SIZE
+    if not any(board.freestanding for board in request.boards):
+        for form in FORMS:
+            env.AlwaysBuild(env.Alias(form, [], SCons.Action.Action(_no_forms, None)))
     return sorted(
         (_environment(env, board, request) for board in request.boards), key=lambda copy: "SNN_MISSING" in copy
     )
@@ -138,9 +152,17 @@ def stream(env: Any, directory: str, library: Any, model: Model, options: Option
 
 def forms(env: Any, image: Any) -> dict[str, Any]:
     """What programmers and simulators load instead of the ELF file, by suffix; none of a native program."""
-    if not env["SNN_BOARD"].freestanding or "SNN_MISSING" in env:
-        return {form: [] for form in FORMS}
+    if not env["SNN_BOARD"].freestanding:
+        return {}
+    if "SNN_MISSING" in env:
+        return dict.fromkeys(FORMS, image)  # which says what is missing
     return {form: env.SnnForm(image[0].target_from_source("", f".{form}"), image, SNN_FORM=form) for form in FORMS}
+
+
+def _no_forms(target: Any, source: Any, env: Any) -> None:
+    problem = "a native program has only its ELF file"
+    print(f"error: {target[0]}: {problem}; name a bare-metal board with board=", file=sys.stderr)
+    raise StageFailed(Unreadable.status)
 
 
 def run(env: Any, directory: str, image: Any) -> Any:
@@ -161,7 +183,15 @@ def compile_commands(env: Any, path: str) -> Any:
     database = env.CompilationDatabase(path)
     commands = hashlib.sha256()
     for target, source, entry, _ in _compiled():
-        words = [target, source, entry["CC"], *entry["CCFLAGS"], *entry["ASFLAGS"], *entry["ASPPFLAGS"]]
+        words = [
+            target,
+            source,
+            entry["CC"],
+            entry["SNN_LAUNCHER"],
+            *entry["CCFLAGS"],
+            *entry["ASFLAGS"],
+            *entry["ASPPFLAGS"],
+        ]
         words += [*entry.get("CPPPATH", ()), entry.get("CPPDEFINES")]
         commands.update("\0".join(map(str, words)).encode())
     for node in database:
@@ -192,7 +222,10 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
     defsym = "--defsym=" if toolchain.link else "-Wl,--defsym="
     script = ["-T", copy.File(str(board.path / board.linker_script))] if board.linker_script else []
     copy.Replace(
-        SNN_IDENTITY=copy.Value(_identity(compiler)),
+        SNN_IDENTITY=copy.Value(" ".join([_identity(compiler), *(_machine() if board.run == "native" else [])])),
+        # GCC and clang: zig keeps a cache of its own, and ccache knows it not
+        SNN_LAUNCHER=[] if compiler == ZIG else list(request.launcher),
+        CCCOM=f"$( $SNN_LAUNCHER $) {env['CCCOM']}",  # what starts the compiler changes no output
         SNN_HARNESS=copy.Dir(relative(str(PACKAGE.parent / "firmware"))),
         SNN_DEFINES=defines,
         CC=f"{RUN_ZIG} cc" if compiler == ZIG else compiler,
@@ -286,6 +319,12 @@ def _identity(compiler: str) -> str:
     except OSError as error:
         return f"{compiler}: {error.strerror}"
     return said.partition("\n")[0]
+
+
+def _machine() -> list[str]:
+    """What native compilers of one version differ by, where builds of several machines share a cache."""
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
+    return [platform.machine(), libc or platform.system()]
 
 
 def _without_toolchain(env: Any, error: Unreadable) -> Any:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..boards import FILE, Board, either, find, load, nearest
+from ..budget import amount
 from ..errors import SnnError, Unreadable
 from ..options import DEFAULT_NAME, KERNELS, RESET_DELAYS, RESETS, Options
 
@@ -30,8 +33,13 @@ HELP: dict[str, tuple[str, str]] = {
     "reset": (f"what a spike does to the voltage: {either(*RESETS)}", RESETS[0]),
     "reset_delay": (f"steps between a spike and its reset: {either(*RESET_DELAYS)}, as in snnTorch", RESET_DELAYS[0]),
     "kernel": (f"form of the code: {either(*KERNELS)} (default: the board's)", ""),
+    "weights_section": ("section of weights and tables, for your linker script (default: the compiler's)", ""),
+    "budget_ram": ("the build fails where an image has more RAM: 65536, 64k, 1M", ""),
+    "budget_flash": ("the build fails where an image has more flash: 65536, 64k, 1M", ""),
     "name": ("prefix of files and C symbols, for one model", DEFAULT_NAME),
     "toolchain": (f"compiler: {either(*TOOLCHAINS)} (auto: the first of the board's that is there)", TOOLCHAINS[0]),
+    "launcher": ("what starts GCC and clang, ccache or sccache; no matter for what is rebuilt", ""),
+    "cache": ("folder where builds, here and elsewhere, find what one of them made: SCons' CacheDir", ""),
     "board_path": ("more board directories, or directories that hold some, with commas between", ""),
 }
 
@@ -61,6 +69,11 @@ class Request:
     kernel: str | None
     input_scale: int | None
     toolchain: str
+    launcher: tuple[str, ...]
+    cache: str | None
+    weights_section: str | None
+    budget_ram: int | None
+    budget_flash: int | None
 
     def options(self, board: Board, precision: str) -> Options:
         """The compiler's options for a network on this board; `precision` is "f32" or "int8"."""
@@ -74,6 +87,7 @@ class Request:
             kernel=self.kernel or board.kernel,
             input_scale=self.input_scale if quantize else None,
             form=board.form,
+            weights_section=self.weights_section,
         )
 
 
@@ -130,6 +144,11 @@ def request(given: Mapping[str, str], boards: Mapping[str, Path]) -> Request:
         kernel=values["kernel"] or None,
         input_scale=_input_scale(values["input_scale"], precisions),
         toolchain=values["toolchain"],
+        launcher=_launcher(values["launcher"]),
+        cache=_cache(values["cache"]),
+        weights_section=values["weights_section"] or None,
+        budget_ram=_budget("budget_ram", values["budget_ram"]),
+        budget_flash=_budget("budget_flash", values["budget_flash"]),
     )
     if result.name in TAKEN_NAMES:
         raise _bad("name", result.name, "the harness uses this name", "choose another")
@@ -196,6 +215,26 @@ def _file(name: str, path: str, remedy: str) -> None:
         raise _bad(name, path, "a directory, not a file", remedy)
     if not Path(path).is_file():
         raise _bad(name, path, "no such file", remedy)
+
+
+def _launcher(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        raise _bad("launcher", text, "a quotation mark is missing", "write it as in a shell") from None
+
+
+def _cache(text: str) -> str | None:
+    if text and Path(text).exists() and not Path(text).is_dir():
+        raise _bad("cache", text, "no folder", "name a folder for what is built")
+    return text or None
+
+
+def _budget(name: str, text: str) -> int | None:
+    try:
+        return amount(text) if text else None
+    except argparse.ArgumentTypeError:
+        raise _bad(name, text, "no number of bytes", "write 65536, 64k or 1M") from None
 
 
 def _board_option(board: Board, name: str, values: Mapping[str, str]) -> int:

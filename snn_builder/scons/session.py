@@ -18,7 +18,7 @@ import SCons.Node.FS
 import SCons.SConsign
 import SCons.Script
 
-from ..errors import SnnError
+from ..errors import SnnError, Unreadable
 
 BUILD = "build"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,6 +28,7 @@ def add_session(env: Any) -> None:
     """Makes commands end the build with their own exit status, and what a failed one left disappear."""
     env.SetDefault(SNN_VERBOSE=False)
     env.AddMethod(keep_signatures_in_build, "SnnKeepSignatures")
+    env.AddMethod(one_line(share), "SnnShare")
     env["SPAWN"] = _ending_with_its_status(env["SPAWN"])
     atexit.unregister(_remove_partial_targets)
     atexit.register(_remove_partial_targets)
@@ -74,6 +75,28 @@ def keep_signatures_in_build(env: Any) -> None:
     SCons.SConsign.File(f"{BUILD}/.sconsign", _Signatures)
 
 
+def share(env: Any, folder: str | None) -> None:
+    """Lets builds find in `folder` what others made (SCons' CacheDir), also of copies made of `env` later; None: nothing.
+
+    All that goes there is the same whatever directory the build is in: else it is marked with NoCache.
+    """
+    if folder is None or (_only_looking() and not os.path.exists(os.path.join(folder, "config"))):
+        return  # SCons would make the folder at once
+    try:
+        os.makedirs(folder, exist_ok=True)
+        env.CacheDir(folder)
+    except (OSError, SCons.Errors.SConsEnvironmentError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise Unreadable(
+            "", f"cache={folder}", f"cannot be used ({why})", "name a folder that you may write to"
+        ) from None
+
+
+def _only_looking() -> bool:
+    """`-n`, `-c`, `-q` and `-h` on a clean tree must not make a file."""
+    return any(SCons.Script.GetOption(option) for option in ("no_exec", "clean", "question", "help"))
+
+
 class StageFailed(SCons.Errors.BuildError):  # type: ignore[misc]
     """A command failed. SCons ends with 2 for everything; this ends it with the command's own status."""
 
@@ -116,13 +139,12 @@ def _remove_partial_targets() -> None:
 
 
 class _Signatures:
-    """Stands for the module SCons.dblite: `-n`, `-c` and `-q` on a clean tree must not make a file."""
+    """Stands for the module SCons.dblite."""
 
     @staticmethod
     def open(name: str, flag: str) -> Any:
         path = name if name.endswith(".dblite") else name + ".dblite"
-        only_looking = any(SCons.Script.GetOption(option) for option in ("no_exec", "clean", "question"))
-        if only_looking and (SCons.Script.GetOption("clean") or not os.path.exists(path)):
+        if _only_looking() and (SCons.Script.GetOption("clean") or not os.path.exists(path)):
             return {}
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return SCons.dblite.open(name, flag)

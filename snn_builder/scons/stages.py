@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib.metadata
 import os
@@ -13,6 +14,8 @@ from typing import Any
 
 import SCons.Builder
 
+from ..budget import amount
+from ..errors import Unreadable
 from ..options import DEFAULT_NAME, Options
 from .session import action, one_line
 
@@ -31,6 +34,7 @@ def add_stages(env: Any) -> None:
         SNN_NAME=DEFAULT_NAME,
         SNN_FLAGS=[],
         SNN_BAKE_FLAGS=[],
+        SNN_BUDGETS=[],
         AR="ar",
     )
     if PACKAGE.parent != Path.cwd():
@@ -76,11 +80,19 @@ def add_stages(env: Any) -> None:
                 src_suffix=".nir",
                 emitter=_streamed_emitter,
             ),
+            # a file of its own: what broke its budget is there to be looked at, and is not linked again for another
+            "SnnSize": stage(
+                "SIZE",
+                f"{SNN} size --json $SOURCE $SNN_BUDGETS > $TARGET",
+                suffix=".size.json",
+                emitter=_compiler_emitter,
+            ),
             # D: no time, no user in the archive
             "SnnArchive": stage("AR", "$AR rcsD $TARGET $SOURCES", suffix=".a", src_suffix=".o"),
         }
     )
     env.AddMethod(one_line(network), "SnnNetwork")
+    env.AddMethod(one_line(budget), "SnnBudget")
     env.AddMethod(check, "SnnCheck")
     env.AddMethod(caches, "SnnCaches")
 
@@ -88,7 +100,8 @@ def add_stages(env: Any) -> None:
 def network(env: Any, directory: str, model: str, options: Options | None = None, **choices: Any) -> Any:
     """The static library of `model` in `directory`, and on the way to it every file of the network.
 
-    `options` or `choices` (name, quantize, dt, reset, kernel, input_scale, form) are as for the command line.
+    `options` or `choices` (name, quantize, dt, reset, reset_delay, kernel, input_scale, form, weights_section) are as for the
+    command line.
     """
     options = options or Options(**choices)
     name = options.name
@@ -99,6 +112,25 @@ def network(env: Any, directory: str, model: str, options: Options | None = None
     objects = [env.StaticObject(source.target_from_source("", ".o"), source) for source in sources]
     env.Depends(objects, env.get("SNN_IDENTITY", []))
     return env.SnnArchive(out.File(f"lib{name}.a"), objects)
+
+
+def budget(env: Any, image: Any, ram: int | str | None = None, flash: int | str | None = None) -> Any:
+    """The sizes of an image, any ELF file, beside it in `<image>.size.json`; building it fails where the image has more
+    than `ram` or `flash` bytes (65536, "64k", "1M"), with what takes most. Nothing without a budget."""
+    words = budget_words(ram, flash)
+    if not words or "SNN_MISSING" in env:
+        return []
+    (image,) = env.Flatten(image)
+    return env.SnnSize(image.target_from_source("", ".size.json"), image, SNN_BUDGETS=words)
+
+
+def budget_words(ram: int | str | None, flash: int | str | None) -> list[str]:
+    """Budgets on the command line of `size`."""
+    try:
+        given = [(kind, amount(str(held))) for kind, held in (("ram", ram), ("flash", flash)) if held is not None]
+    except argparse.ArgumentTypeError as error:
+        raise Unreadable("", "SnnBudget", str(error), "") from None
+    return [word for kind, held in given for word in (f"--budget-{kind}", str(held))]
 
 
 def check(env: Any, model: str, options: Options) -> Any:
@@ -116,6 +148,7 @@ def flags(options: Options) -> list[str]:
     words += ["--reset-delay", str(options.reset_delay)] if options.reset_delay else []
     words += ["--kernel", options.kernel] if options.kernel != default.kernel else []
     words += ["--form", options.form] if options.form != default.form else []
+    words += ["--weights-section", options.weights_section] if options.weights_section is not None else []
     # one word: argparse takes a negative number behind a space for an option
     words += [f"--input-scale={options.input_scale}"] if options.input_scale is not None else []
     return words
