@@ -195,6 +195,7 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
         SNN_IDENTITY=copy.Value(_identity(compiler)),
         SNN_HARNESS=copy.Dir(relative(str(PACKAGE.parent / "firmware"))),
         SNN_DEFINES=defines,
+        SNN_CCFLAGS=[],  # the board has its own
         CC=f"{RUN_ZIG} cc" if compiler == ZIG else compiler,
         CFLAGS=CFLAGS,
         CCFLAGS=[*board.cflags, *toolchain.cflags],
@@ -305,7 +306,7 @@ def _without_toolchain(env: Any, error: Unreadable) -> Any:
         env.Depends(nodes, after)
         return nodes
 
-    env.AddMethod(lambda env, directory, model, options: [], "SnnNetwork")
+    env.AddMethod(lambda env, model, directory, options: [], "SnnNetwork")
     env.AddMethod(
         lambda env, directory, library, model, options: failing(
             env,
