@@ -17,12 +17,12 @@ import SCons.Action
 import SCons.Builder
 import SCons.Tool.compilation_db
 
-from ..boards import FILE, ZIG, Board, Toolchain
+from ..boards import FILE, ZIG, Board, Toolchain, home
 from ..errors import Unreadable
 from ..options import Options
 from .request import Model, Request
 from .session import BUILD, StageFailed, action, one_line, short
-from .stages import PACKAGE, SNN, flags, relative
+from .stages import SNN, flags, relative
 
 NO_DEBUG = "-g0"  # zig's default has debug information, and that has the name of the checkout's directory
 CFLAGS = [
@@ -193,7 +193,7 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
     script = ["-T", copy.File(str(board.path / board.linker_script))] if board.linker_script else []
     copy.Replace(
         SNN_IDENTITY=copy.Value(_identity(compiler)),
-        SNN_HARNESS=copy.Dir(relative(str(PACKAGE.parent / "firmware"))),
+        SNN_HARNESS=copy.Dir(relative(str(home() / "firmware"))),
         SNN_DEFINES=defines,
         SNN_CCFLAGS=[],  # the board has its own
         CC=f"{RUN_ZIG} cc" if compiler == ZIG else compiler,

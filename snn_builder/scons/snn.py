@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tool "snn" for any project: toolpath=[PyPackageDir("snn_builder.scons")]. SCons loads this file by its path, hence absolute imports."""
+"""The tool "snn" for any project: toolpath=[PyPackageDir("snn_builder.scons")]. SCons loads this file by its path, hence absolute imports.
+
+`options` is not here: SCons would put every option of ours, such as `name` and `input`, into each environment of the project.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import snn_builder.scons
-from snn_builder.scons import exists, options
+from snn_builder.scons import exists
 
-__all__ = ["exists", "generate", "options"]
+__all__ = ["exists", "generate"]
 
 HELP = """
 snn-builder, networks from .nir files:

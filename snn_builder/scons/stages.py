@@ -100,9 +100,7 @@ class Network(SCons.Util.NodeList):  # type: ignore[misc]
         self.include = include
 
 
-def network(
-    env: Any, model: Any, directory: Any = None, options: Options | None = None, **choices: Any
-) -> Network:
+def network(env: Any, model: Any, directory: Any = None, options: Options | None = None, **choices: Any) -> Network:
     """The static library of `model`, and on the way to it every file of the network, in `directory`: $SNN_DIR/<name>-<f32|int8>
     unless told otherwise. Names are relative to the SConscript's directory or its variant, as for any builder.
 
