@@ -148,6 +148,14 @@ class Board:
         raise Unreadable("", "", f"board {self.name} needs {missing}", either(*(t.install for t in choice)))
 
 
+def home() -> Path:
+    """The directory with boards/, firmware/ and the SConstruct that builds for them: the checkout, or in an installed package the copy
+    of it."""
+    package = Path(__file__).resolve().parent
+    installed = package / "_share"
+    return installed if installed.is_dir() else package.parent
+
+
 def find(directories: Iterable[Path]) -> dict[str, Path]:
     """Board directories by name, sorted: each of `directories` is one itself, or holds some.
 

@@ -681,7 +681,7 @@ def test_colour_only_on_a_terminal(pristine: Tree, built_once: Tree, tmp_path: P
 
 
 def test_a_foreign_project_uses_the_tool(tmp_path: Path) -> None:
-    """What the tool's docstring says, in a project without our SConstruct."""
+    """The tool as a function, in a project without our SConstruct; as SCons' toolpath: test_scons_tool.py."""
     small_network(tmp_path / "net.nir")
     (tmp_path / "app.c").write_text(
         '#include "snn_network.h"\n'
@@ -690,7 +690,7 @@ def test_a_foreign_project_uses_the_tool(tmp_path: Path) -> None:
     (tmp_path / "SConstruct").write_text(
         "import snn_builder.scons\n"
         'env = Environment(tools=["default", snn_builder.scons.generate])\n'
-        'network = env.SnnNetwork("out", "net.nir", quantize=True, weights_section=".slow")\n'
+        'network = env.SnnNetwork("net.nir", "out", quantize=True, weights_section=".slow")\n'
         'app = env.Program("app", ["app.c", network], CPPPATH=["out"])\n'
         'env.SnnBudget(app, ram=ARGUMENTS.get("ram", 1 << 20), flash="1M")\n'
     )

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SCons tool: networks and firmware as targets. In this checkout SConstruct uses all of it; elsewhere
 
-    import snn_builder.scons
-    env = Environment(tools=["default", snn_builder.scons.generate])
-    network = env.SnnNetwork("out", "net.nir", quantize=True)   # out/libsnn_network.a, and all on the way to it
-    env.Program("app", ["app.c", network], CPPPATH=["out"])
+    env = Environment(tools=["default", "snn"], toolpath=[PyPackageDir("snn_builder.scons")])
+    lib = env.SnnNetwork("gesture.nir", name="gesture", quantize=True)  # the library, and all on the way to it
+    env.Program("app", ["app.c", lib], CPPPATH=[lib.include])
 
 This package is the only place that imports SCons, and nothing that it imports loads NumPy, nir or MLIR: the stages of
 the compiler run as commands (`scons --verbose` prints them), so a build without changes costs next to nothing.
 
-Construction variables, all with defaults: SNN_PYTHON runs the stages, SNN_VERBOSE prints commands.
+Construction variables, all with defaults: SNN_PYTHON runs the stages, SNN_VERBOSE prints commands, SNN_<tag>COMSTR is the line for
+one kind of command, SNN_DIR is where networks go without a directory, SNN_CCFLAGS are flags for their C.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ import SCons.Action
 import SCons.Builder
 import SCons.Tool.compilation_db
 
-from ..boards import FILE, ZIG, Board, Toolchain
+from ..boards import FILE, ZIG, Board, Toolchain, home
 from ..errors import Unreadable
 from ..options import Options
 from .request import Model, Request
 from .session import BUILD, StageFailed, action, one_line, short
-from .stages import PACKAGE, SNN, budget_words, flags, relative
+from .stages import SNN, budget_words, flags, relative
 
 NO_DEBUG = "-g0"  # zig's default has debug information, and that has the name of the checkout's directory
 CFLAGS = [
@@ -226,8 +226,9 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
         # GCC and clang: zig keeps a cache of its own, and ccache knows it not
         SNN_LAUNCHER=[] if compiler == ZIG else list(request.launcher),
         CCCOM=f"$( $SNN_LAUNCHER $) {env['CCCOM']}",  # what starts the compiler changes no output
-        SNN_HARNESS=copy.Dir(relative(str(PACKAGE.parent / "firmware"))),
+        SNN_HARNESS=copy.Dir(relative(str(home() / "firmware"))),
         SNN_DEFINES=defines,
+        SNN_CCFLAGS=[],  # the board has its own
         CC=f"{RUN_ZIG} cc" if compiler == ZIG else compiler,
         CFLAGS=CFLAGS,
         CCFLAGS=[*board.cflags, *toolchain.cflags],
@@ -344,7 +345,7 @@ def _without_toolchain(env: Any, error: Unreadable) -> Any:
         env.Depends(nodes, after)
         return nodes
 
-    env.AddMethod(lambda env, directory, model, options: [], "SnnNetwork")
+    env.AddMethod(lambda env, model, directory, options: [], "SnnNetwork")
     env.AddMethod(
         lambda env, directory, library, model, options: failing(
             env,

@@ -25,11 +25,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def add_session(env: Any) -> None:
-    """Makes commands end the build with their own exit status, and what a failed one left disappear."""
+    """Adds SnnSession."""
     env.SetDefault(SNN_VERBOSE=False)
-    env.AddMethod(keep_signatures_in_build, "SnnKeepSignatures")
     env.AddMethod(one_line(share), "SnnShare")
+    env.AddMethod(session, "SnnSession")
+
+
+def session(env: Any) -> None:
+    """For a run that builds networks and nothing else: what fails ends it with its own exit status, what a failed command left
+    disappears, and SCons' record of the build lies in build/, and appears with the first thing that is built, not before."""
     env["SPAWN"] = _ending_with_its_status(env["SPAWN"])
+    SCons.SConsign.File(f"{BUILD}/.sconsign", _Signatures)
     atexit.unregister(_remove_partial_targets)
     atexit.register(_remove_partial_targets)
 
@@ -65,14 +71,10 @@ def short(env: Any, tag: str, what: str = "$TARGET") -> str:
 
 
 def action(env: Any, tag: str, command: str, what: str = "$TARGET") -> Any:
-    """An action that runs `command` and prints the short line, or the command."""
-    line = short(env, tag, what)
-    return SCons.Action.Action(command, line) if line else SCons.Action.Action(command)
-
-
-def keep_signatures_in_build(env: Any) -> None:
-    """SCons' record of the build lies in build/, and appears with the first thing that is built, not before."""
-    SCons.SConsign.File(f"{BUILD}/.sconsign", _Signatures)
+    """An action that runs `command` and prints $SNN_<tag>COMSTR: the short line, or the command where it is empty."""
+    variable = f"SNN_{tag}COMSTR"
+    env.SetDefault(**{variable: short(env, tag, what)})
+    return SCons.Action.Action(command, f"${variable}")
 
 
 def share(env: Any, folder: str | None) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import importlib.metadata
 import os
@@ -13,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import SCons.Builder
+import SCons.Node.FS
+import SCons.Util
 
+from ..boards import nearest
 from ..budget import amount
 from ..errors import Unreadable
 from ..options import DEFAULT_NAME, Options
@@ -31,6 +35,8 @@ def add_stages(env: Any) -> None:
     env.SetDefault(
         SNN_PYTHON_FILE=[relative(sys.executable)],
         SNN_PYTHON="$( $SNN_PYTHON_FILE $)",  # where Python lies changes no output
+        SNN_DIR="snn",
+        SNN_CCFLAGS=["-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF"],
         SNN_NAME=DEFAULT_NAME,
         SNN_FLAGS=[],
         SNN_BAKE_FLAGS=[],
@@ -97,21 +103,35 @@ def add_stages(env: Any) -> None:
     env.AddMethod(caches, "SnnCaches")
 
 
-def network(env: Any, directory: str, model: str, options: Options | None = None, **choices: Any) -> Any:
-    """The static library of `model` in `directory`, and on the way to it every file of the network.
+class Network(SCons.Util.NodeList):  # type: ignore[misc]
+    """What SnnNetwork returns: the nodes of the library, and `include`, the directory of the header, for CPPPATH."""
 
-    `options` or `choices` (name, quantize, dt, reset, reset_delay, kernel, input_scale, form, weights_section) are as for the
-    command line.
+    def __init__(self, library: Any, include: Any) -> None:
+        super().__init__(library)
+        self.include = include
+
+
+def network(env: Any, model: Any, directory: Any = None, options: Options | None = None, **choices: Any) -> Network:
+    """The static library of `model`, and on the way to it every file of the network, in `directory`: $SNN_DIR/<name>-<f32|int8>
+    unless told otherwise. Names are relative to the SConscript's directory or its variant, as for any builder.
+
+    `options` or `choices` (name, quantize, dt, reset, reset_delay, kernel, input_scale, form,
+    weights_section) are as for the command line.
     """
+    known = [field.name for field in dataclasses.fields(Options)]
+    for choice in choices:
+        if choice not in known:
+            raise Unreadable("", "SnnNetwork", f"no option is called '{choice}'", nearest(choice, known))
     options = options or Options(**choices)
     name = options.name
-    out = env.Dir(directory)
+    out = env.Dir(directory or f"$SNN_DIR/{name}-{options.mode}")
     mlir = env.SnnExport(out.File(f"{name}.mlir"), model, SNN_FLAGS=flags(options))[0]
     lowered = env.SnnLower(out.File(f"{name}.lowered.mlir"), mlir)
     sources = [*env.SnnEmitC(out.File(f"{name}.c"), lowered), out.File(f"{name}_weights.c")]
-    objects = [env.StaticObject(source.target_from_source("", ".o"), source) for source in sources]
+    more = {"CCFLAGS": [*SCons.Util.CLVar(env.get("CCFLAGS")), *env["SNN_CCFLAGS"]]} if env["SNN_CCFLAGS"] else {}
+    objects = [env.StaticObject(source.target_from_source("", ".o"), source, **more) for source in sources]
     env.Depends(objects, env.get("SNN_IDENTITY", []))
-    return env.SnnArchive(out.File(f"lib{name}.a"), objects)
+    return Network(env.SnnArchive(out.File(f"lib{name}.a"), objects), out)
 
 
 def budget(env: Any, image: Any, ram: int | str | None = None, flash: int | str | None = None) -> Any:
@@ -184,10 +204,9 @@ def _compiler_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[l
 
 @functools.cache
 def _compiler_files() -> tuple[str, ...]:
-    root = relative(str(PACKAGE))
     found = [
-        os.path.join(folder, name)
-        for folder, _, names in os.walk(root)
+        below_top(os.path.join(folder, name))
+        for folder, _, names in os.walk(PACKAGE)
         for name in names
         if name.endswith((".py", ".mlir"))
     ]
@@ -207,4 +226,11 @@ def _versions() -> str:
 
 def relative(path: str) -> str:
     """Relative to the top directory when `path` is below it: commands read better and do not tell where it lies."""
-    return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
+    top = SCons.Node.FS.get_default_fs().Top.get_abspath()
+    return os.path.relpath(path, top) if path.startswith(top + os.sep) else path
+
+
+def below_top(path: str) -> str:
+    """The same, as SCons writes it: an SConscript may be anywhere."""
+    name = relative(path)
+    return name if os.path.isabs(name) else f"#{name}"

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..boards import load
+from ..boards import home, load
 from .request import HELP, Request, find_boards, request
 from .session import one_line
-from .stages import PACKAGE, relative
+from .stages import relative
 
 
 @one_line
@@ -34,7 +34,7 @@ def checked(env: Any, variables: Any) -> Request:
 
 
 def _boards(variables: Any) -> dict[str, Path]:
-    own = Path(relative(str(PACKAGE.parent / "boards")))
+    own = Path(relative(str(home() / "boards")))
     return find_boards(own, variables.args.get("board_path", ""))
 
 

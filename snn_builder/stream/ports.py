@@ -134,14 +134,14 @@ class ProcessPort:
 
 
 def emulated(spec: str, words: dict[str, str], model: Path, precision: str, more: list[str]) -> ProcessPort:
-    """The streaming firmware of a board, built in this checkout and run: natively, or in the emulator. `spec` is a board's name or the
-    directory of one, `words` and `more` are options of the build. Raises `Unreadable` or `Refused`."""
-    from ..boards import find, load
+    """The streaming firmware of a board, built in build/ and run: natively, or in the emulator. build/ is that of the checkout or, where
+    the package is installed, of the working directory. `spec` is a board's name or the directory of one, `words` and `more` are
+    options of the build. Raises `Unreadable` or `Refused`."""
+    from ..boards import find, home, load
 
-    root = Path(__file__).resolve().parents[2]
+    root = home()
+    place = Path.cwd() if root.name == "_share" else root
     name = f"emulator:{spec}"
-    if not (root / "SConstruct").is_file():
-        raise Unreadable("", "", f"--port {name} needs a checkout: boards are not installed", "run it in a checkout")
     apart = Path(spec).resolve() if os.sep in spec else None
     boards = find([root / "boards", *([apart] if apart else [])])
     chosen = apart.name if apart else spec
@@ -151,13 +151,15 @@ def emulated(spec: str, words: dict[str, str], model: Path, precision: str, more
     given = {"board": chosen, "model": str(model.resolve()), **words} | ({"board_path": str(apart)} if apart else {})
     if board.run == "emulator" and not board.emulator:
         raise Unreadable(board.path / "board.py", "", "this board has no emulator", "name the port of a real one")
-    command = [sys.executable, "-m", "SCons", "-Q", "-C", str(root)]
+    command = [sys.executable, "-m", "SCons", "-Q", "-C", str(place)]
+    if place != root:
+        command += ["-f", str(root / "SConstruct"), "--site-dir", str(root / "site_scons")]
     command += [*(f"{key}={value}" for key, value in given.items()), *more, "stream"]
     told = sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL  # the first build takes a while
     process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=told, check=False)
     if process.returncode:
         raise Refused(model, "", "the streaming firmware cannot be built", "see above")
-    image = root / "build" / f"{chosen}-{precision}" / model.name.removesuffix(".nir") / "stream.elf"
+    image = place / "build" / f"{chosen}-{precision}" / model.name.removesuffix(".nir") / "stream.elf"
     if board.run == "native":
         return ProcessPort(name, [str(image)])
     emulate = [sys.executable, "-m", "snn_builder", "emulate", "--limit", str(10**15), str(board.path), str(image)]
