@@ -3,13 +3,14 @@
 
     python -m bench.load net.nir input.npy [--kernel event] [--dt S]
 
-Prints one row per mode: microseconds of processor time per step, the least of several runs, and their ratio. Both are checked to
-give the same bits.
+Prints one row per mode: microseconds of processor time per step, the medians of several rounds in which both run, and the median of
+their ratios. Both are checked to give the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,15 +23,17 @@ from snn_builder.options import FORMS, KERNELS, RESETS
 from snn_builder.pipeline import compile_network
 from snn_builder.reference import simulate
 
+ROUNDS = 9
+RUNS = 20  # of what is compiled, in a round: one is too short to be timed
 
-def least(run: Callable[[], Any], times: int) -> tuple[float, Any]:
-    """Seconds of processor time, and what `run` returned."""
-    best, result = float("inf"), None
+
+def timed(run: Callable[[], Any], times: int) -> tuple[float, Any]:
+    """Seconds of processor time for one run, and what `run` returned."""
+    result = run()
+    start = time.process_time()
     for _ in range(times):
-        start = time.process_time()
         result = run()
-        best = min(best, time.process_time() - start)
-    return best, result
+    return (time.process_time() - start) / times, result
 
 
 def main() -> None:
@@ -39,7 +42,7 @@ def main() -> None:
     parser.add_argument("network")
     parser.add_argument("input")
     parser.add_argument("--kernel", choices=KERNELS, default="event")
-    parser.add_argument("--form", choices=FORMS, default=snn_builder.Options().form)
+    parser.add_argument("--form", choices=FORMS, default="column")
     parser.add_argument("--reset", choices=RESETS, default="zero")
     parser.add_argument("--dt", type=float)
     chosen = parser.parse_args()
@@ -56,14 +59,18 @@ def main() -> None:
         inputs, _ = load_inputs(chosen.input, program.network)
         samples, steps = next(iter(inputs.values())).shape[:2]
         net = snn_builder.load(chosen.network, **words)
-        reference, expected = least(lambda program=program, inputs=inputs: simulate(program, inputs).outputs, 2)
-        compiled, found = least(lambda net=net, inputs=inputs: net.run(inputs), 10)
+        rows = []
+        for _ in range(ROUNDS):
+            slow, expected = timed(lambda program=program, inputs=inputs: simulate(program, inputs).outputs, 1)
+            fast, found = timed(lambda net=net, inputs=inputs: net.run(inputs), RUNS)
+            rows.append((slow, fast, slow / fast))
+        reference, compiled, ratio = (statistics.median(column) for column in zip(*rows, strict=True))
         found = found if isinstance(found, dict) else {next(iter(net.outputs)): found}
         for name, values in expected.items():
             assert np.array_equal(values.view(np.uint8), found[name].view(np.uint8)), f"{name} differs"
         mode = "int8" if quantize else "float"
         per = 1e6 / (samples * steps)
-        print(f"{mode:6}{reference * per:12.1f}{compiled * per:12.1f}{reference / compiled:8.0f}")
+        print(f"{mode:6}{reference * per:12.1f}{compiled * per:12.1f}{ratio:8.0f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import __version__
-from .errors import Findings, SnnError, Unreadable
+from .errors import Findings, Refused, SnnError, Unreadable
 from .options import DEFAULT_NAME, FORMS, KERNELS, LAYOUTS, RESETS, Options
 
 
@@ -86,11 +86,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     stage.add_argument("--output", required=True, metavar="NPY")
     stage.add_argument("--trace", metavar="NPZ", help="also write what every inner layer did")
 
-    stage = add("bake", _bake, "input data to C for firmware/main.c")
+    stage = add("bake", _bake, "input data to C for firmware/main.c; the network for firmware/stream_main.c")
     _network_arguments(stage)
     stage.add_argument("-o", dest="out", metavar="DIR", required=True)
     stage.add_argument("--input", metavar="NPY", help="default: random spikes")
     stage.add_argument("--labels", metavar="NPY", help="default: INPUT.labels.npy where it exists")
+    stage.add_argument("--stream", action="store_true", help="for firmware/stream_main.c, which gets its input later")
 
     stage = add("run", _run, "run an image and compare what it prints with the reference")
     stage.add_argument(
@@ -98,6 +99,21 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     stage.add_argument("--instructions", action="store_true", help="the board's cycles are instructions (emulators)")
     stage.add_argument("run_command", metavar="COMMAND", nargs="+", help="after --: what runs the image")
+
+    stage = add("stream", _stream, "send input to a board step by step, and compare what it answers with the reference")
+    _network_arguments(stage)
+    stage.add_argument("input", metavar="NPY", help="steps x shape, or samples x steps x shape")
+    stage.add_argument(
+        "--port", required=True, help="of a board that runs stream.elf; emulator:BOARD builds and emulates that"
+    )
+    stage.add_argument("--baud", type=int, default=115200, metavar="N", help="speed of the port (%(default)s)")
+    stage.add_argument("--timeout", type=float, metavar="S", help="seconds before a frame is sent again (0.25)")
+    stage.add_argument("--output", metavar="NPY", help="where to write what comes out")
+    stage.add_argument("--labels", metavar="NPY", help="default: INPUT.labels.npy where it exists")
+    stage.add_argument("--no-reference", action="store_true", help="do not compare")
+    stage.add_argument(
+        "--build", action="append", default=[], metavar="OPTION=VALUE", help="for emulator:BOARD, such as ram=128k"
+    )
 
     stage = add("emulate", _emulate, "run an image on the machine of a board")
     if words[:1] == ["emulate"]:  # its arguments come with the emulator, which nothing else needs
@@ -235,6 +251,11 @@ def _simulate(chosen: argparse.Namespace) -> int:
 
 
 def _bake(chosen: argparse.Namespace) -> int:
+    if chosen.stream:
+        from .glue import write_streamed
+
+        write_streamed(chosen.file, chosen.out, _options(chosen))
+        return 0
     from .harness import bake
 
     findings = Findings(chosen.file)
@@ -246,6 +267,33 @@ def _run(chosen: argparse.Namespace) -> int:
     from .harness import run
 
     return run(chosen.directory, chosen.run_command, chosen.instructions)
+
+
+def _stream(chosen: argparse.Namespace) -> int:
+    from .stream import stream
+
+    if chosen.baud <= 0:
+        raise Unreadable("", "", f"--baud {chosen.baud} is no speed", "use what the board has, such as 115200")
+    if chosen.timeout is not None and not 0 < chosen.timeout < 1e6:
+        raise Unreadable("", "", f"--timeout {chosen.timeout} is no time", "use seconds, such as 0.25")
+    findings = Findings(chosen.file)
+    result = stream(
+        chosen.file,
+        chosen.input,
+        chosen.port,
+        _options(chosen),
+        baud=chosen.baud,
+        build=chosen.build,
+        output=chosen.output,
+        labels=chosen.labels,
+        reference=not chosen.no_reference,
+        patience=chosen.timeout,
+        findings=findings,
+    )
+    _report(findings)
+    if result["complaint"]:
+        raise Refused(chosen.file, "", result["complaint"], "")
+    return 0
 
 
 def _emulate(chosen: argparse.Namespace) -> int:

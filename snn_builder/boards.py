@@ -8,7 +8,7 @@ lists of words, file names are relative to the board's directory. Only `descript
     sources = ["start.S", "uart.c"]     # board.h's functions and the start-up: C, or assembly through the preprocessor
     linker_script = "link.ld"           # passed as -T; with every *.ld and *.inc beside it a dependency of the image
     cflags = ["-O2"]                    # for every C file; warnings and -std=c11 come from the build
-    firmware_cflags = ["-Os"]           # after cflags: for main.c, baked.c and `sources`, not for the network
+    firmware_cflags = ["-Os"]           # after cflags: for the harness and `sources`, not for the network
     asflags = []                        # for every assembly file
     linkflags = []                      # before the objects
     libs = ["-lgcc"]                    # after the objects
@@ -42,8 +42,9 @@ lists of words, file names are relative to the board's directory. Only `descript
 
 Linker options are written as the program that links takes them: -Wl, for cc, bare for `link`. --defsym, -T and -o come
 from the build. It compiles the network, main.c, baked.c and `sources`, and for a board with -ffreestanding in `cflags`
-firmware/mem.c; it links them in the order sources, mem, main, baked, the network's library, libs, compiler-rt. `firmware/`
-and the board's directory are on the include path.
+firmware/mem.c; it links them in the order sources, mem, main, baked, the network's library, libs, compiler-rt. `scons
+stream` has stream, stream_main and streamed in place of main and baked. `firmware/` and the board's directory are on the
+include path.
 """
 
 from __future__ import annotations

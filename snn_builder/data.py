@@ -67,19 +67,27 @@ def in_samples(data: Array, name: str, shape: Shape, path: str | os.PathLike[str
     )
 
 
+def fits_as_it_is(data: Array, quantize: bool, input_scale: int | None) -> bool:
+    """Whether data needs nothing but another type to be the mode's numbers. Long runs are mostly spikes: they are not to be looked at
+    many times."""
+    if not quantize:
+        return data.dtype.kind in "iub"
+    return input_scale is None and data.dtype.kind in "ib" and data.dtype.itemsize == 1
+
+
 def as_numbers(
     data: Array, quantize: bool, input_scale: int | None, name: str, path: str | os.PathLike[str]
 ) -> tuple[Array, int]:
     """Data for the Input `name` in the mode's numbers, float32 or int64 that fits int8, and how many had to be saturated for that.
     Raises `Refused` for what the mode cannot take."""
-    whole_numbers = data.dtype.kind in "iub"  # long runs are mostly spikes: they are not to be looked at many times
+    if fits_as_it_is(data, quantize, input_scale):
+        return data.astype(np.int64 if quantize else np.float32, copy=False), 0
+    whole_numbers = data.dtype.kind in "iub"
     if not whole_numbers and (data.dtype.kind != "f" or not np.all(np.isfinite(data))):
         raise Refused(path, name, "the input data holds values that are not finite numbers", "correct the data")
     if not quantize:
-        return data.astype(np.float32), 0
+        return data.astype(np.float32, copy=False), 0
     if input_scale is None:
-        if whole_numbers and data.dtype.itemsize == 1 and data.dtype.kind != "u":
-            return data.astype(np.int64), 0
         if not whole_numbers and np.any(data != np.rint(data)):
             raise Refused(
                 path,

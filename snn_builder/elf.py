@@ -22,6 +22,8 @@ from elftools.elf.sections import SymbolTableSection
 from .errors import Unreadable
 
 # In the order of the table. "other": start-up, the board's drivers, run-time library, padding.
+HARNESS_FILES = ("main.c", "baked.c", "stream_main.c", "stream.c", "streamed.c")
+HARNESS_PREFIXES = ("baked_", "stream_", "streamed_")
 PARTS = ("weights", "tables", "kernel", "states", "harness", "other", "stack")
 
 
@@ -219,9 +221,9 @@ def _symbols(elf: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _part(symbol: str, source: str, kind: str, name: str | None) -> str:
-    if source == "main.c" and symbol == "state":
+    if source in ("main.c", "stream_main.c") and symbol == "state":
         return "states"
-    if source in ("main.c", "baked.c") or symbol == "main" or symbol.startswith("baked_"):
+    if source in HARNESS_FILES or symbol == "main" or symbol.startswith(HARNESS_PREFIXES):
         return "harness"
     if name is not None and (symbol.startswith(f"{name}_") or source == f"{name}.c"):
         if kind == "text":

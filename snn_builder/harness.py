@@ -21,11 +21,10 @@ import numpy as np
 from . import __version__
 from .data import arrays_as_bytes, labels_beside, load, load_inputs, load_labels, random_spikes
 from .errors import Findings, Refused, Unreadable
-from .exporter.header import INTERFACE
-from .exporter.layout import C_TYPES, Layout, lay_out
+from .exporter.layout import Layout, lay_out
 from .files import write, write_all
+from .glue import Glue, spiking
 from .names import CNames
-from .network import Neuron
 from .options import Options
 from .pipeline import compile_network
 from .program import Array, Program
@@ -57,26 +56,15 @@ def bake(
         findings.warn(
             "", f"{result.saturated} input values do not fit int8 and were saturated", "pass another input_scale="
         )
-    outputs = _joined(result.outputs)
-    reference: dict[str, Array] = {"outputs": outputs, "many": np.array(many)}
+    outputs = joined(result.outputs)
+    reference = {"outputs": outputs, "many": np.array(many), **about_outputs(program, layout)}
     if options.quantize:
-        exact = compile_network(path, dataclasses.replace(options, quantize=False, input_scale=None), Findings(path))
-        reference["float_outputs"] = _joined(simulate(exact, inputs).outputs)
-    if labels is None and input is not None and labels_beside(input).exists():
-        labels = labels_beside(input)
-    if labels is not None:
-        reference["labels"] = load_labels(labels, len(outputs))
-    reference["layers"] = np.array(
-        [" + ".join(program.network.predecessors(variable.node)) for variable in layout.outputs]
-    )
-    reference["sizes"] = np.array([variable.shape[0] for variable in layout.outputs])
-    reference["spiking"] = np.array(_spiking(program, layout))
-    reference["frac_bits"] = np.repeat(
-        [program.frac.get(variable.node, 0) for variable in layout.outputs], reference["sizes"]
-    )
-    baked = _Baked(
-        program, layout, result.inputs, outputs, "random spikes (seed 0)" if input is None else os.path.basename(input)
-    )
+        reference["float_outputs"] = float_outputs(path, options, inputs)
+    found = labels_of(input, labels, len(outputs))
+    if found is not None:
+        reference["labels"] = found
+    origin = "random spikes (seed 0)" if input is None else os.path.basename(input)
+    baked = _Baked(Glue("baked", program, layout), options.quantize, result.inputs, outputs, origin)
     files: dict[str, str | bytes] = {
         "baked.h": baked.header(),
         "baked.c": baked.source(),
@@ -86,94 +74,73 @@ def bake(
     write_all(out, files)
 
 
-def _joined(outputs: dict[str, Array]) -> Array:
+def joined(outputs: dict[str, Array]) -> Array:
     """(samples, steps, all outputs in name order), in one type that holds them all."""
     flat = [array.reshape(*array.shape[:2], -1) for array in outputs.values()]
     return np.concatenate(flat, axis=2)
 
 
-def _spiking(program: Program, layout: Layout) -> bool:
-    """Whether every Output carries spikes of one neuron layer."""
-    for variable in layout.outputs:
-        sources = [program.network.nodes[source] for source in program.network.predecessors(variable.node)]
-        if not (len(sources) == 1 and isinstance(sources[0], Neuron) and sources[0].spikes):
-            return False
-    return True
+def about_outputs(program: Program, layout: Layout) -> dict[str, Array]:
+    """The part of `reference.npz` that says what the outputs are."""
+    sizes = [variable.shape[0] for variable in layout.outputs]
+    return {
+        "layers": np.array([" + ".join(program.network.predecessors(variable.node)) for variable in layout.outputs]),
+        "sizes": np.array(sizes),
+        "spiking": np.array(spiking(program, layout)),
+        "frac_bits": np.repeat([program.frac.get(variable.node, 0) for variable in layout.outputs], sizes),
+    }
+
+
+def float_outputs(path: str | os.PathLike[str], options: Options, inputs: dict[str, Array]) -> Array:
+    """What the network of integer mode gives in float."""
+    exact = compile_network(path, dataclasses.replace(options, quantize=False, input_scale=None), Findings(path))
+    return joined(simulate(exact, inputs).outputs)
+
+
+def labels_of(
+    input: str | os.PathLike[str] | None, labels: str | os.PathLike[str] | None, samples: int
+) -> Array | None:
+    """The classes of the samples: from `labels`, or from beside the input where there are some."""
+    if labels is None and input is not None and labels_beside(input).exists():
+        labels = labels_beside(input)
+    return None if labels is None else load_labels(labels, samples)
 
 
 class _Baked:
     """The text of baked.h, baked.c and baked_check.s."""
 
-    def __init__(self, program: Program, layout: Layout, inputs: Array, outputs: Array, origin: str) -> None:
-        self.name = program.options.name
-        self.layout = layout
+    def __init__(self, glue: Glue, quantize: bool, inputs: Array, outputs: Array, origin: str) -> None:
+        self.glue = glue
         self.inputs = inputs
         self.outputs = outputs
         self.origin = re.sub(r"[^\w .()-]", "?", origin)
-        self.input_bits = 1 if np.all((inputs == 0) | (inputs == 1)) else 8 if program.options.quantize else 32
-        # float mode prints whole patterns, except for spikes
-        self.output_bits = 1 if _spiking(program, layout) else 8 if outputs.dtype == np.int8 else 32
+        self.input_bits = 1 if np.all((inputs == 0) | (inputs == 1)) else 8 if quantize else 32
 
     def header(self) -> str:
         samples, steps = self.inputs.shape[:2]
-        prefix = self.name.upper()
-        output_type = {"i1": "int8_t", "i4": "int32_t", "f4": "float"}[self.outputs.dtype.str[1:]]
-        return f"""\
-/* baked.h: what firmware/main.c must know of {self.name} and its input. Generated by snn-builder {__version__}; do not edit. */
-#ifndef BAKED_H
-#define BAKED_H
-
-#include "{self.name}.h"
-
-#if {prefix}_INTERFACE != {INTERFACE}
-#error "{self.name}.h has another interface than baked.h: generate both with one snn-builder"
-#endif
-
+        middle = f"""\
 #define BAKED_INTERFACE {BAKED_INTERFACE}
 #define BAKED_SAMPLES {samples}
 #define BAKED_STEPS {steps} /* of each sample */
 #define BAKED_INPUT_SIZE {self.inputs.shape[2]}
 #define BAKED_INPUT_BITS {self.input_bits}
 #define BAKED_OUTPUT_SIZE {self.outputs.shape[2]}
-#define BAKED_OUTPUT_BITS {self.output_bits}
-
-typedef {self.name}_state baked_state;
-typedef {self.name}_input_t baked_input_t;
-typedef {output_type} baked_output_t;
-
+#define BAKED_OUTPUT_BITS {self.glue.output_bits}
+"""
+        end = f"""\
 extern const uint8_t baked_input[]; /* {self.origin} */
 extern const uint32_t baked_check[BAKED_SAMPLES];
 
-void baked_init(baked_state *state);
-void baked_step(baked_state *state, const baked_input_t *in, baked_output_t *out);
-
-#endif
 """
+        return self.glue.header(f"what firmware/main.c must know of {self.glue.name} and its input", middle, end)
 
     def source(self) -> str:
         packed = _rows((f"0x{byte:02x}" for byte in self._packed()), 20)
-        return f"""\
-/* baked.c: input for firmware/main.c. Generated by snn-builder {__version__}; do not edit. */
-#include "baked.h"
-
-void baked_init(baked_state *state)
-{{
-    {self.name}_init(state);
-}}
-
-void baked_step(baked_state *state, const baked_input_t *in, baked_output_t *out)
-{{
-{self._step()}
-}}
-
-const uint8_t baked_input[] = {{
-{packed}
-}};
-"""
+        return self.glue.source("input for firmware/main.c", f"const uint8_t baked_input[] = {{\n{packed}\n}};\n")
 
     def checks(self) -> str:
         """Not C, because retraining changes it, and is to compile the weights alone; this is assembled when the image is linked."""
-        longs = "\n".join(f"    .long 0x{check:08x}" for check in checks_of(self.outputs, self.output_bits))
+        longs = "\n".join(f"    .long 0x{check:08x}" for check in checks_of(self.outputs, self.glue.output_bits))
         return f"""\
 /* baked_check.s: per sample, the check of its outputs; see firmware/main.c. Generated by snn-builder {__version__}; do not edit. */
     .section .rodata.baked_check, "a", @progbits
@@ -185,27 +152,6 @@ baked_check:
     .size baked_check, . - baked_check
     .section .note.GNU-stack, "", @progbits
 """
-
-    def _step(self) -> str:
-        """The call of `step`: terminals lie one behind the other; outputs of different types are widened to int32."""
-        arguments = ["state"]
-        offset = 0
-        for variable in self.layout.inputs:
-            arguments.append(f"in + {offset}" if offset else "in")
-            offset += variable.shape[0]
-        before, after, offset = [], [], 0
-        mixed = len({variable.element for variable in self.layout.outputs}) > 1
-        for variable in self.layout.outputs:
-            target = f"out + {offset}" if offset else "out"
-            if mixed:
-                before.append(f"    {C_TYPES[variable.element]} {variable.name}[{variable.shape[0]}];")
-                after.append(
-                    f"    for (int i = 0; i < {variable.shape[0]}; i++) out[{offset} + i] = {variable.name}[i];"
-                )
-                target = variable.name
-            arguments.append(target)
-            offset += variable.shape[0]
-        return "\n".join([*before, f"    {self.name}_step({', '.join(arguments)});", *after])
 
     def _packed(self) -> bytes:
         if self.input_bits == 1:
@@ -305,28 +251,9 @@ def run(
             command = [*command[:4], "--stats", str(stats), *command[4:]]
         printed, status = _printout(folder, command, reference)
         stack = json.loads(stats.read_text())["stack"] if stats.exists() else None
-    expected, spiking, labels = reference["outputs"], bool(reference["spiking"]), reference.get("labels")
-    different = bits_of(printed.outputs) != bits_of(expected)
-    for index, seen in enumerate(printed.classes):
-        label = "" if labels is None else f", label {labels[index]}" + ("" if labels[index] == seen else "  <- wrong")
-        say(f"sample {index}: class {seen}{label}")
-    result: dict[str, Any] = {
-        "samples": len(expected),
-        "steps": printed.steps,
-        "mismatches": int(np.count_nonzero(different)),
-        "spikes": int(np.count_nonzero(printed.outputs)) if spiking else None,
-        "cycles": printed.cycles,
-    }
-    if labels is not None:
-        result["accuracy"] = float(np.mean(np.array(printed.classes) == labels))
-        say(f"accuracy {100 * result['accuracy']:.1f} % of {len(labels)} samples")
-    say(_agreement("reference", printed.outputs, expected, spiking, result))
-    if "float_outputs" in reference:
-        ours, exact = (
-            np.ldexp(printed.outputs.astype(np.float64), -reference["frac_bits"]),
-            reference["float_outputs"],
-        )
-        say(_agreement("float", ours, exact, spiking, result))
+    expected = reference["outputs"]
+    result: dict[str, Any] = {"samples": len(expected), "steps": printed.steps, "cycles": printed.cycles}
+    complaint = compare(printed.outputs, printed.classes, reference, result, say)
     if counts_instructions:
         result["instructions_per_step"] = printed.cycles / max(printed.steps, 1)
         say(f"{result['instructions_per_step']:.0f} instructions per step")
@@ -343,12 +270,9 @@ def run(
         result |= sizes
         say("bytes: " + ", ".join(f"{part} {count}" for part, count in sizes.items()))
     wrong_classes = [index for index, seen in enumerate(printed.classes) if seen != class_of(expected[index])]
-    complaint = ""
-    if different.any():
-        complaint = _first_difference(different, printed.outputs, expected, reference)
-    elif wrong_classes:
+    if not complaint and wrong_classes:
         complaint = f"sample {wrong_classes[0]}: the outputs agree, but not the class that the board made of them"
-    elif printed.errors or status:
+    elif not complaint and (printed.errors or status):
         complaint = f"outputs agree, but the board reported {printed.errors} errors and exit status {status}"
     outputs = printed.outputs if bool(reference["many"]) else printed.outputs[0]
     write(folder / "outputs.npy", arrays_as_bytes({"": outputs}))
@@ -356,6 +280,32 @@ def run(
     if complaint:
         say(f"error: {folder}: {complaint}")
     return 1 if complaint else 0
+
+
+def compare(
+    outputs: Array, classes: list[int], reference: dict[str, Array], result: dict[str, Any], say: Callable[[str], None]
+) -> str:
+    """Says what a board gave, (samples, steps, size), and how it agrees with what of "labels", "outputs" and "float_outputs" is in
+    `reference`; puts the figures into `result`. Returns where the first value differs from the reference, "" where none does."""
+    labels, spikes = reference.get("labels"), bool(reference["spiking"])
+    for index, seen in enumerate(classes):
+        label = "" if labels is None else f", label {labels[index]}" + ("" if labels[index] == seen else "  <- wrong")
+        say(f"sample {index}: class {seen}{label}")
+    result["spikes"] = int(np.count_nonzero(outputs)) if spikes else None
+    if labels is not None:
+        result["accuracy"] = float(np.mean(np.array(classes) == labels))
+        say(f"accuracy {100 * result['accuracy']:.1f} % of {len(labels)} samples")
+    complaint = ""
+    if "outputs" in reference:
+        different = bits_of(outputs) != bits_of(reference["outputs"])
+        result["mismatches"] = int(np.count_nonzero(different))
+        say(_agreement("reference", outputs, reference["outputs"], spikes, result))
+        if different.any():
+            complaint = _first_difference(different, outputs, reference["outputs"], reference)
+    if "float_outputs" in reference:
+        ours = np.ldexp(outputs.astype(np.float64), -reference["frac_bits"])
+        say(_agreement("float", ours, reference["float_outputs"], spikes, result))
+    return complaint
 
 
 def _printout(folder: Path, command: list[str], reference: dict[str, Array]) -> tuple[Printout, int]:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .data import as_numbers, in_samples
+from .data import as_numbers, fits_as_it_is, in_samples
 from .depfile import compiler_files
 from .errors import Refused, Unreadable
 from .files import write
@@ -30,13 +30,14 @@ from .options import Options
 from .program import Array
 from .progress import Progress
 
-FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF")
+FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF")
 DTYPES: dict[str, np.dtype[Any]] = {
     "int8_t": np.dtype(np.int8),
     "int32_t": np.dtype(np.int32),
     "float": np.dtype(np.float32),
 }
 SLICE = 0.1  # seconds in C at a time: then Ctrl-C is seen and the progress is shown
+ROOM = 1 << 17  # bytes of input that are converted at a time, and are in the cache when they are needed
 
 Data: TypeAlias = "Array | Mapping[str, Array]"  # of the only terminal, or by terminal name
 
@@ -49,15 +50,15 @@ def load(
 ) -> HostNetwork:
     """A network that runs on this machine: `path` is a `.nir`, or a library that an earlier call made (`.so`, its `.json` beside it).
 
-    `options` are the fields of `Options`: name, quantize, dt, reset, ...; the kernel is the event-driven one unless given. The
-    library is made once per content, in `directory` or in a cache ($SNN_BUILDER_CACHE, else snn-builder in the user's cache directory),
-    with `compiler`, else $CC, gcc, cc, clang or zig. Raises `Unreadable` or `Refused`.
+    `options` are the fields of `Options`: name, quantize, dt, reset, ...; the kernel is the event-driven one in the form for hosts
+    unless given. The library is made once per content, in `directory` or in a cache ($SNN_BUILDER_CACHE, else snn-builder in the
+    user's cache directory), with `compiler`, else $CC, gcc, cc, clang or zig. Raises `Unreadable` or `Refused`.
     """
     if Path(path).suffix == ".so":
         if options:
             raise Unreadable(path, "", "a library has its options built in", "leave them out, or load the .nir")
         return HostNetwork(Path(path), Path(path))
-    chosen = Options(**{"kernel": "event", **options})
+    chosen = Options(**{"kernel": "event", "form": "column", **options})
     return HostNetwork(_library(Path(path), chosen, directory, _compiler(compiler)), Path(path))
 
 
@@ -93,6 +94,7 @@ class HostNetwork:
         count = len(self.inputs) + len(self.outputs)
         self._run.argtypes, self._run.restype = [ctypes.c_void_p] * (1 + count) + [ctypes.c_size_t], None
         self._state = np.zeros(-(-int(self.report["state_bytes"]) // 8), np.uint64)  # aligned for every member
+        self._rooms = {name: _room(port) for name, port in self.inputs.items()}
         self._speed = 0.0  # steps per second
         self.reset()
 
@@ -134,27 +136,34 @@ class HostNetwork:
         return {name: np.asarray(array) for name, array in arrays.items()}
 
     def _numbers(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """(samples, steps, elements) as C takes them."""
+        """(samples, steps, elements) in values that C takes, of any type that holds them."""
         options, self.saturated, numbers = self.report["options"], 0, {}
-        for name, port in self.inputs.items():
-            values, clipped = as_numbers(inputs[name], options["quantize"], options["input_scale"], name, self.source)
-            numbers[name] = np.ascontiguousarray(values.reshape(*values.shape[:2], -1), port.dtype)
-            self.saturated += clipped
+        for name in self.inputs:
+            values, mode = inputs[name], (options["quantize"], options["input_scale"])
+            if not fits_as_it_is(values, *mode):
+                values, clipped = as_numbers(values, *mode, name, self.source)
+                self.saturated += clipped
+            numbers[name] = values.reshape(*values.shape[:2], -1)
         return numbers
 
     def _advance(self, inputs: dict[str, Array], progress: bool | None, rest: bool) -> dict[str, Array]:
         samples, steps = next(iter(inputs.values())).shape[:2]
         outputs = {name: np.zeros((samples, steps, size(p.shape)), p.dtype) for name, p in self.outputs.items()}
-        arrays = [*inputs.values(), *outputs.values()]
+        ports = [(inputs[name], self._rooms[name]) for name in self.inputs]
+        most = min(len(room) for _, room in ports)
+        rows = [(array.ctypes.data, array.strides[1]) for array in outputs.values()]
+        state = self._state.ctypes.data
         with Progress(samples * steps, "steps", progress) as line:
             for sample in range(samples):
                 if rest:
                     self.reset()
                 at = 0
                 while at < steps:
-                    count = min(steps - at, max(1, int(self._speed * SLICE)))
+                    count = min(steps - at, most, max(1, int(self._speed * SLICE)))
+                    given = [_address(array[sample, at : at + count], room) for array, room in ports]
+                    taken = [first + (sample * steps + at) * width for first, width in rows]
                     start = time.perf_counter()
-                    self._run(self._state.ctypes.data, *(array[sample, at:].ctypes.data for array in arrays), count)
+                    self._run(state, *given, *taken, count)
                     self._speed = count / max(time.perf_counter() - start, 1e-7)
                     at += count
                     line.advance(count)
@@ -163,6 +172,21 @@ class HostNetwork:
     def _shaped(self, outputs: dict[str, Array], lead: Shape) -> Any:
         shaped = {name: array.reshape(*lead, *self.outputs[name].shape) for name, array in outputs.items()}
         return shaped if len(shaped) > 1 else next(iter(shaped.values()))
+
+
+def _room(port: Port) -> Array:
+    """(steps, elements) for a part of the input, at least one step."""
+    count = size(port.shape)
+    return np.empty((max(1, ROOM // (count * port.dtype.itemsize)), count), port.dtype)
+
+
+def _address(part: Array, room: Array) -> int:
+    """Where the steps of `part` are as C takes them: there, or in `room`."""
+    if part.dtype != room.dtype or not part.flags.c_contiguous:
+        np.copyto(room[: len(part)], part, casting="unsafe")
+        part = room
+    address: int = part.ctypes.data
+    return address
 
 
 # -- The library --------------------------------------------------------------------------------------------------------------

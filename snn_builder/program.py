@@ -25,11 +25,16 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 @dataclasses.dataclass(frozen=True)
 class SynapseParameters:
     """float mode: float32 weight, shaped as in `Linear` and `Conv`, of a Scale one per element; bias (outputs,). Integer mode: int8 weight
-    at 2^-w_scale, int64 bias (that fits int32) at 2^-(w_scale + fraction exponent of the input)."""
+    at 2^-w_scale, int64 bias (that fits int32) at 2^-(w_scale + fraction exponent of the input). A bias of zeros becomes None: it changes
+    nothing, and without one a layer that nothing arrives at may have nothing to do."""
 
     weight: Array
     bias: Array | None
     w_scale: int = 0
+
+    def __post_init__(self) -> None:
+        if self.bias is not None and not np.any(self.bias):
+            object.__setattr__(self, "bias", None)
 
 
 @dataclasses.dataclass(frozen=True)

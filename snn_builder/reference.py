@@ -86,13 +86,22 @@ def simulate(program: Program, inputs: dict[str, Array], trace: bool = False) ->
         else np.zeros((samples, 0, *terminal.shape), _output_type(program, terminal))
         for terminal in network.terminals("Output")
     }
-    joined = np.concatenate(list(prepared.values()), 2).astype(np.int8 if program.options.quantize else np.float32)
     return Simulation(
         outputs,
         {name: np.stack(rows, 1) for name, rows in recorded.items() if rows} if trace else {},
-        joined,
+        _joined(program, prepared),
         saturated,
     )
+
+
+def kernel_inputs(program: Program, inputs: dict[str, Array]) -> tuple[Array, int]:
+    """`Simulation.inputs` and `Simulation.saturated` without running anything."""
+    prepared, saturated = _prepare(program, inputs)
+    return _joined(program, prepared), saturated
+
+
+def _joined(program: Program, prepared: dict[str, Array]) -> Array:
+    return np.concatenate(list(prepared.values()), 2).astype(np.int8 if program.options.quantize else np.float32)
 
 
 def _states(neuron: Neuron) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ WINDOW: dict[str, Any] = {"input": (2, 2, 1), "stride": (1, 1), "padding": (1, 0
 CONVOLUTION: dict[str, Any] = {
     **WINDOW,
     "output": (2, 2, 1),
+    "kernel": (2, 1),
     "dilation": (1, 1),
     "groups": 1,
     "w_scale": 0,
@@ -97,7 +98,9 @@ def mlir_opt(text: str, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([tool, f"--irdl-file={IRDL}", path], capture_output=True, text=True)
 
 
-EVENT_FORM = {"snn.event", "snn.events", "snn.gather", "snn.emit", "snn.keep", "snn.spread"}
+EVENT_FORM = {
+    f"snn.{name}" for name in ("event", "events", "gather", "gather2d", "scatter2d", "places", "emit", "keep", "spread")
+}
 
 
 def test_the_event_form_is_read_by_both(tmp_path: Path) -> None:
@@ -276,20 +279,20 @@ def _wrong(changes: dict[str, Any], builder: Any) -> str:
             lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **{**CONVOLUTION, "stride": (0, 1)}),
             "stride is [0, 1]",
         ),
-        ({}, lambda a: dialect.conv2d(a["x"], a["w"], None, a["y"], **CONVOLUTION), "w is not of rank 4"),
+        ({}, lambda a: dialect.conv2d(a["x"], a["w"], None, a["y"], **CONVOLUTION), "w is [4, 4], not [1, 2, 1, 1]"),
         (
             {"kernel": (1, 2, 1, 2, "i8")},
             lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **CONVOLUTION),
-            "the input has not 2 x 1 channels",
+            "w is [1, 2, 1, 2], not [1, 2, 1, 1]",
         ),
         (
             {"kernel": (2, 2, 1, 1, "i8")},
             lambda a: dialect.conv2d(a["x"], a["kernel"], None, a["y"], **CONVOLUTION),
-            "the output has not 2 channels",
+            "w is [2, 2, 1, 1], not [1, 2, 1, 1]",
         ),
         ({}, lambda a: dialect.conv2d(a["x"], a["kernel"], a["t"], a["y"], **CONVOLUTION), "b is not of size 1"),
         ({}, lambda a: dialect.sumpool2d(a["x"], a["s"], **POOL), "x is i32, which does not fit y, i8"),
-        ({}, lambda a: dialect.sumpool2d(a["x"], a["y"], **{**POOL, "kernel": (0, 1)}), "no kernel"),
+        ({}, lambda a: dialect.sumpool2d(a["x"], a["y"], **{**POOL, "kernel": (0, 1)}), "kernel is [0, 1]"),
         (
             {},
             lambda a: dialect.sumpool2d(a["x"], a["y"], **{**POOL, "input": (1, 2, 2)}),

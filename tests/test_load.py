@@ -15,7 +15,7 @@ import pytest
 from support import CONSTRUCTED, CONSTRUCTED_DT, ROOT, chain, lif, reset_of, terminal, write_nir
 
 import snn_builder
-from snn_builder import progress
+from snn_builder import host, progress
 from snn_builder.errors import Refused, SnnError, Unreadable
 from snn_builder.host import HostNetwork
 from snn_builder.options import Options
@@ -82,6 +82,26 @@ def test_steps_and_instances(net: Path, quantize: bool) -> None:
     a.reset()
     first = a.run(data[0, :13], rest=False)
     same_bits(np.concatenate([first, a.run(data[0, 13:], rest=False)]), reference[0])
+
+
+@pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])
+@pytest.mark.parametrize("kind", ["int8", "bool", "int64", "uint8", "float32", "float64", "strided", "reversed"])
+def test_data_of_any_type_is_converted_in_parts(
+    net: Path, quantize: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of three or four steps: 23 are no multiple of them."""
+    monkeypatch.setattr(host, "ROOM", 8 if quantize else 24)
+    spikes = RNG.random_sample((2, 23, 2)) < 0.5
+    data = spikes.astype(np.float32 if kind in ("strided", "reversed") else kind)
+    if kind == "strided":
+        data = np.asfortranarray(data)
+    elif kind == "reversed":
+        data = data[:, ::-1]
+    before = data.copy()
+    reference = expected(net, {"input": before}, Options(quantize=quantize))["output"]
+    loaded = snn_builder.load(net, quantize=quantize)
+    same_bits(loaded.run(data), reference)
+    assert np.array_equal(data, before)
 
 
 def two_ends(path: Path) -> Path:

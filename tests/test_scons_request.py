@@ -135,6 +135,7 @@ def test_several_models() -> None:
         ({"input_scale": "1.5", "quantize": "1"}, "input_scale=1.5: not a scale; use a whole number from -16 to 16"),
         ({"name": "main"}, "name=main: the harness uses this name; choose another"),
         ({"name": "baked"}, "name=baked: the harness uses this name; choose another"),
+        ({"name": "streamed"}, "name=streamed: the harness uses this name; choose another"),
         ({"name": "board"}, "name=board: the harness uses this name; choose another"),
         ({"name": "brain", "model": "a/net.nir,b/net2.nir"}, "name=brain: names one network, but model= lists 2; build them one by one"),
         ({"name": "9lives"}, "name '9lives' cannot prefix C symbols; use lower-case letters, digits and underscores, a letter first"),

@@ -17,8 +17,10 @@ void board_putc(char c)
     putchar(c);
 }
 
+/* Who waits for input has shown what it printed: the other end may be waiting for that. */
 int board_getc(void)
 {
+    fflush(stdout);
     return getchar();
 }
 

@@ -4,6 +4,14 @@
 from __future__ import annotations
 
 HELPERS = {
+    "add_sat32": """\
+static int32_t add_sat32(int32_t a, int32_t b)
+{
+    int32_t sum;
+    if (__builtin_add_overflow(a, b, &sum)) return a < 0 ? INT32_MIN : INT32_MAX;
+    return sum;
+}
+""",
     "any_of_four": """\
 /* Is one of the four values from x[i] on not 0? One load of a word where x is aligned (i is a multiple of 4). */
 static bool any_of_four(const int8_t *x, size_t i)

@@ -50,7 +50,7 @@ _PURE = {
 def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
     """Converts what MLIR's conversion guards although it needs no guard in C.
 
-    An ordered comparison of floats is C's own operator; a shift by less than the width needs no test.
+    An ordered comparison of floats is C's own operator; a shift by less than the width needs no test, a division by a constant neither.
     """
     with module.context:
         patterns = RewritePatternSet()
@@ -58,6 +58,9 @@ def plain_operators(module: ir.Operation, _: ExternalPass) -> None:
         patterns.add("arith.shrsi", _shift(emitc.BitwiseRightShiftOp, signed=True))
         patterns.add("arith.shrui", _shift(emitc.BitwiseRightShiftOp, signed=False))
         patterns.add("arith.shli", _shift(emitc.BitwiseLeftShiftOp, signed=False))
+        patterns.add("arith.ori", _either)
+        patterns.add("arith.divui", _division(emitc.DivOp))
+        patterns.add("arith.remui", _division(emitc.RemOp))
         patterns.add("builtin.unrealized_conversion_cast", _signedness)
         walk_and_apply_patterns(module, patterns.freeze())
 
@@ -94,6 +97,34 @@ def _signedness(op: ir.OpView, rewriter: PatternRewriter) -> bool:
     return False
 
 
+def _either(op: ir.OpView, rewriter: PatternRewriter) -> bool:
+    """Of two conditions."""
+    type_ = op.operation.result.type
+    if not isinstance(type_, ir.IntegerType) or type_.width != 1:
+        return True
+    with rewriter.ip, op.location:
+        result = emitc.LogicalOrOp(type_, *op.operation.operands).result
+    rewriter.replace_op(op.operation, [result])
+    return False
+
+
+def _division(operator: type[ir.OpView]) -> _Pattern:
+    """Of unsigned integers by a constant that is not 0; MLIR has no conversion for it."""
+
+    def rewrite(op: ir.OpView, rewriter: PatternRewriter) -> bool:
+        value, divisor = op.operation.operands
+        if not isinstance(value.type, ir.IntegerType) or not _is_constant(divisor) or _is_zero(divisor):
+            return True
+        unsigned = ir.IntegerType.get_unsigned(value.type.width)
+        with rewriter.ip, op.location:
+            quotient = operator(unsigned, *(emitc.CastOp(unsigned, each).result for each in (value, divisor))).result
+            result = emitc.CastOp(value.type, quotient).result
+        rewriter.replace_op(op.operation, [result])
+        return False
+
+    return rewrite
+
+
 def _shift(operator: type[ir.OpView], *, signed: bool) -> _Pattern:
     def rewrite(op: ir.OpView, rewriter: PatternRewriter) -> bool:
         value, count = op.operation.operands
@@ -126,3 +157,7 @@ def _below(count: ir.Value, width: int) -> bool:
 
 def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant"
+
+
+def _is_zero(constant: ir.Value) -> bool:
+    return int(ir.IntegerAttr(constant.owner.operation.attributes["value"]).value) == 0

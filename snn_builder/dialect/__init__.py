@@ -192,11 +192,13 @@ def clear(target: ir.Value, *, loc: str) -> None:
 def _build(
     name: str, operands: Sequence[ir.Value | Sequence[ir.Value] | None], attributes: dict[str, Any], loc: str
 ) -> None:
-    """Creates snn.<name>. Python's bool, int, float and tuple of int become i1, i64, f64 and array<i64> attributes."""
+    """Creates snn.<name>. Python's bool, int, float and tuple of int become i1, i64, f64 and array<i64> attributes; an attribute stays."""
     groups = [[] if o is None else [o] if isinstance(o, ir.Value) else list(o) for o in operands]
     made: dict[str, ir.Attribute] = {}
     for key, value in attributes.items():
-        if isinstance(value, bool):
+        if isinstance(value, ir.Attribute):
+            made[key] = value
+        elif isinstance(value, bool):
             made[key] = ir.BoolAttr.get(value)
         elif isinstance(value, int):
             made[key] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
@@ -391,6 +393,7 @@ def conv2d(
     *,
     input: tuple[int, int, int],
     output: tuple[int, int, int],
+    kernel: tuple[int, int],
     stride: tuple[int, int],
     padding: tuple[int, int],
     dilation: tuple[int, int],
@@ -398,13 +401,14 @@ def conv2d(
     w_scale: int,
     loc: str,
 ) -> None:
-    """Convolves; w is (outputs, height, width, inputs / groups), input and output (H, W, C), padding (top, left).
+    """Convolves; w is (outputs, height, width, inputs / groups) or laid out for events, input and output (H, W, C), kernel (height,
+    width), padding (top, left).
 
     The sum runs over rows, columns and inputs ascending from +0 in the type of y, then + b.
     """
     attributes = {
-        "input": input, "output": output, "stride": stride, "padding": padding, "dilation": dilation,
-        "groups": groups, "w_scale": w_scale,
+        "input": input, "output": output, "kernel": kernel, "stride": stride, "padding": padding,
+        "dilation": dilation, "groups": groups, "w_scale": w_scale,
     }  # fmt: skip
     _build("conv2d", [x, w, b, y], attributes, loc)
 

@@ -120,7 +120,7 @@ _FLOATS = ("f32", "f64")
 
 def _linear(o: _Op) -> None:
     if len(o.shape("w")) == 3:
-        _event_weights(o, o.size("x"))
+        _event_weights(o, o.size("x"), o.size("y"))
     else:
         o.require(o.shape("w") == [o.size("y"), o.size("x")], f"w is {o.shape('w')}, not {[o.size('y'), o.size('x')]}")
         o.widens("w", "y")
@@ -133,8 +133,8 @@ def _linear(o: _Op) -> None:
         o.require(o.shape("b") == o.shape("y"), "b and y differ in shape")
 
 
-def _event_weights(o: _Op, inputs: int) -> None:
-    """Weights of rank 3: [block of outputs][input][output], in the last block perhaps more than there are."""
+def _event_weights(o: _Op, inputs: int, outputs: int, groups: int = 1) -> None:
+    """Weights of rank 3: [block of outputs][input][output], in a group's last block perhaps more than there are."""
     blocks, of, width = o.shape("w")
     if o.element("w") == "ui32":
         o.require(not o.floating("y"), "packed weights with floats")
@@ -142,7 +142,8 @@ def _event_weights(o: _Op, inputs: int) -> None:
     else:
         o.widens("w", "y")
     o.require(of == inputs, f"w is of {of} inputs, not {inputs}")
-    o.require(blocks == -(-o.size("y") // width), f"w has {blocks} blocks of {width} for {o.size('y')} outputs")
+    needed = groups * -(-(outputs // groups) // width)
+    o.require(blocks == needed, f"w has {blocks} blocks of {width} for {outputs} outputs")
 
 
 def _events(o: _Op) -> None:
@@ -150,6 +151,11 @@ def _events(o: _Op) -> None:
     if o.has("graded"):
         o.element_in("graded", "i8", "i1")
         o.require(o.shape("graded") == [1], "graded is more than one flag")
+    o.require(o.has("y") == (o.integer("rows") > 1), "only one of y and rows")
+    if o.has("y"):
+        o.same_element("x", "y")
+        _flat(o)
+        _rows(o, "y")
 
 
 def _spread(o: _Op) -> None:
@@ -171,6 +177,56 @@ def _list(o: _Op, events: str, count: str, inputs: int) -> None:
 
 
 def _gather(o: _Op) -> None:
+    inputs = _listed_inputs(o)
+    _sums(o)
+    _event_weights(o, inputs, o.size("y"))
+    o.require(not o.has("b") or o.shape("b") == o.shape("y"), "b and y differ in shape")
+
+
+def _gather2d(o: _Op) -> None:
+    _flat(o)
+    inputs = _listed_inputs(o)
+    _sums(o)
+    _geometry(o, {"events": "input", "y": "output"})
+    channels, groups = o.integers("input")[2], o.integer("groups")
+    o.require(channels % groups == 0, f"{channels} channels are not {groups} groups")
+    _event_weights(o, math.prod(o.integers("kernel")) * (channels // groups), o.integers("output")[2], groups)
+    o.require(not o.has("b") or o.shape("b") == o.integers("output")[2:], "b has not one element for each channel")
+    _first(o, inputs // (channels // groups))
+
+
+def _places(o: _Op) -> None:
+    _list(o, "events", "count", o.size("events"))
+    channels = o.integer("channels")
+    o.require(channels >= 1 and o.size("events") % channels == 0, f"{o.size('events')} elements of {channels} channels")
+    _first(o, o.size("events") // channels)
+
+
+def _first(o: _Op, places: int) -> None:
+    o.require(o.element("first") == o.element("events"), "first and events differ in element type")
+    o.require(o.shape("first") == [places + 1], f"first is {o.shape('first')}, not {[places + 1]}")
+
+
+def _scatter2d(o: _Op) -> None:
+    _flat(o)
+    _listed_inputs(o)
+    o.element_in("y", "i32", *_FLOATS)
+    o.require(not o.has("x") or o.floating("x") == o.floating("y"), "x and y are not of one kind")
+    _geometry(o, {"events": "input", "y": "output"})
+    o.require(o.integers("input")[2] == o.integers("output")[2], "input and output differ in channels")
+
+
+def _sums(o: _Op) -> None:
+    """What a synapse over listed inputs adds up."""
+    o.element_in("y", "i32", "i64", *_FLOATS)
+    o.require(len(o.shape("w")) == 3, "w is not laid out for events")
+    for name in ("x", "b"):
+        if o.has(name):
+            o.widens(name, "y")
+
+
+def _listed_inputs(o: _Op) -> int:
+    """How many inputs there are, listed or not."""
     listed = o.has("events")
     o.require(listed or o.has("x"), "neither a list nor values")
     o.require(listed == o.has("count"), "only one of events and count")
@@ -179,14 +235,7 @@ def _gather(o: _Op) -> None:
         _list(o, "events", "count", o.size("events"))
     inputs = o.size("events" if listed else "x")
     o.require(not o.has("x") or o.size("x") == inputs, "x and events differ in size")
-    o.element_in("y", "i32", "i64", *_FLOATS)
-    o.require(len(o.shape("w")) == 3, "w is not laid out for events")
-    _event_weights(o, inputs)
-    for name in ("x", "b"):
-        if o.has(name):
-            o.widens(name, "y")
-    if o.has("b"):
-        o.require(o.shape("b") == o.shape("y"), "b and y differ in shape")
+    return inputs
 
 
 def _emit(o: _Op) -> None:
@@ -203,6 +252,7 @@ _IN_EVENT = frozenset(
     f"snn.{name}"
     for name in (
         "gather",
+        "gather2d",
         "emit",
         "rescale",
         "sum",
@@ -309,31 +359,32 @@ def _flat(o: _Op) -> None:
         o.require(not values or name == "w" or len(o.shape(name)) == 1, f"{name} is not flat")
 
 
-def _windows(o: _Op, kernel: list[int], dilation: list[int]) -> None:
-    """The sizes are those of the shapes, and each window begins in the input or in the padding before it."""
-    for name, key, rank in (
-        ("x", "input", 3), ("y", "output", 3), ("", "stride", 2), ("", "padding", 2),
-    ):  # fmt: skip
+def _geometry(o: _Op, arrays: dict[str, str]) -> None:
+    """The sizes of the arrays are those of their shapes, and the numbers are counts."""
+    dilated = ("dilation",) if "dilation" in o.op.attributes else ()
+    for key, rank in (("input", 3), ("output", 3), *((key, 2) for key in ("kernel", "stride", "padding", *dilated))):
         values = o.integers(key)
         o.require(len(values) == rank and min(values) >= (key != "padding"), f"{key} is {values}")
-        if name:
-            o.require(o.size(name) == math.prod(values), f"{name} has {o.size(name)} elements, {key} is {values}")
-    o.require(len(kernel) == len(dilation) == 2 and min(*kernel, *dilation) >= 1, "no kernel")
+    for name, key in arrays.items():
+        values = o.integers(key)
+        o.require(o.size(name) == math.prod(values), f"{name} has {o.size(name)} elements, {key} is {values}")
 
 
 def _conv2d(o: _Op) -> None:
     _flat(o)
-    for name in ("x", "w", "b"):
+    for name in ("x", "b") if len(o.shape("w")) == 3 else ("x", "w", "b"):
         if o.has(name):
             o.widens(name, "y")
     o.element_in("y", "i32", "i64", *_FLOATS)
-    o.require(len(o.shape("w")) == 4, "w is not of rank 4")
-    outputs, *kernel, inputs = o.shape("w")
-    _windows(o, kernel, o.integers("dilation"))
-    groups = o.integer("groups")
-    o.require(o.integers("input")[2] == inputs * groups, f"the input has not {inputs} x {groups} channels")
-    o.require(o.integers("output")[2] == outputs, f"the output has not {outputs} channels")
+    _geometry(o, {"x": "input", "y": "output"})
+    groups, channels, outputs = o.integer("groups"), o.integers("input")[2], o.integers("output")[2]
+    o.require(channels % groups == 0, f"{channels} channels are not {groups} groups")
     o.require(outputs % groups == 0, f"{outputs} outputs are not {groups} groups")
+    if len(o.shape("w")) == 3:
+        _event_weights(o, math.prod(o.integers("kernel")) * (channels // groups), outputs, groups)
+    else:
+        wanted = [outputs, *o.integers("kernel"), channels // groups]
+        o.require(o.shape("w") == wanted, f"w is {o.shape('w')}, not {wanted}")
     o.require(not o.has("b") or o.shape("b") == [outputs], f"b is not of size {outputs}")
 
 
@@ -341,7 +392,7 @@ def _sumpool2d(o: _Op) -> None:
     _flat(o)
     o.widens("x", "y")
     o.element_in("y", "i32", *_FLOATS)
-    _windows(o, o.integers("kernel"), [1, 1])
+    _geometry(o, {"x": "input", "y": "output"})
     o.require(o.integers("input")[2] == o.integers("output")[2], "input and output differ in channels")
 
 
@@ -412,6 +463,9 @@ _CHECKS: dict[str, Callable[[_Op], None]] = {
     "snn.keep": _keep,
     "snn.event": _event,
     "snn.gather": _gather,
+    "snn.gather2d": _gather2d,
+    "snn.places": _places,
+    "snn.scatter2d": _scatter2d,
     "snn.emit": _emit,
 }
 

@@ -224,7 +224,8 @@ irdl.dialect @snn {
 
   // A convolution, w (outputs, height, width, inputs / groups). Each output is the sum over the kernel's rows, columns
   // and inputs ascending, from +0, then + b. input and output are (H, W, C), padding is (top, left) and zeros; what is
-  // needed behind the input follows from the output. Integer weights stand for w * 2^w_scale.
+  // needed behind the input follows from the output. Integer weights stand for w * 2^w_scale. Weights of rank 3 are laid
+  // out for the event form, see gather2d.
   irdl.operation @conv2d {
     %x = irdl.base "!builtin.memref"
     %w = irdl.base "!builtin.memref"
@@ -233,13 +234,14 @@ irdl.dialect @snn {
     irdl.operands(x: %x, w: %w, b: optional %b, y: %y)
     %input = irdl.base "#builtin.dense_array"
     %output = irdl.base "#builtin.dense_array"
+    %kernel = irdl.base "#builtin.dense_array"
     %stride = irdl.base "#builtin.dense_array"
     %padding = irdl.base "#builtin.dense_array"
     %dilation = irdl.base "#builtin.dense_array"
     %groups = irdl.base "#builtin.integer"
     %w_scale = irdl.base "#builtin.integer"
-    irdl.attributes {"input" = %input, "output" = %output, "stride" = %stride, "padding" = %padding,
-                     "dilation" = %dilation, "groups" = %groups, "w_scale" = %w_scale}
+    irdl.attributes {"input" = %input, "output" = %output, "kernel" = %kernel, "stride" = %stride,
+                     "padding" = %padding, "dilation" = %dilation, "groups" = %groups, "w_scale" = %w_scale}
   }
 
   // Per channel the sum over each window, rows and columns ascending, from +0; shapes and padding as in conv2d.
@@ -308,13 +310,17 @@ irdl.dialect @snn {
   // The event form: spikes travel as lists of indices, ascending. A list is an array of unsigned integers and, in an
   // array of one element, how many of them are there.
 
-  // Lists the elements of x that are not 0; graded: whether one of them is not 1.
+  // Lists the elements of x that are not 0; graded: whether one of them is not 1. With more rows than one, of the
+  // transpose of x, and what is listed is stored there: the rest of y is not written.
   irdl.operation @events {
     %x = irdl.base "!builtin.memref"
     %events = irdl.base "!builtin.memref"
     %count = irdl.base "!builtin.memref"
     %graded = irdl.base "!builtin.memref"
-    irdl.operands(x: %x, events: %events, count: %count, graded: optional %graded)
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: %x, events: %events, count: %count, graded: optional %graded, y: optional %y)
+    %rows = irdl.base "#builtin.integer"
+    irdl.attributes {"rows" = %rows}
   }
 
   // The reverse: y = 1 where listed, else 0.
@@ -332,6 +338,34 @@ irdl.dialect @snn {
     %kept = irdl.base "!builtin.memref"
     %kept_count = irdl.base "!builtin.memref"
     irdl.operands(events: %events, count: %count, kept: %kept, kept_count: %kept_count)
+  }
+
+  // Where the elements of each place begin in a list: first[p] = how many listed indices are below p * channels.
+  irdl.operation @places {
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %first = irdl.base "!builtin.memref"
+    irdl.operands(events: %events, count: %count, first: %first)
+    %channels = irdl.base "#builtin.integer"
+    irdl.attributes {"channels" = %channels}
+  }
+
+  // sumpool2d's event form: y = 0, then each listed input adds its x (without x 1, and where graded is there and 0 too)
+  // to the windows that see it, which are known to hold the sum.
+  irdl.operation @scatter2d {
+    %x = irdl.base "!builtin.memref"
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %graded = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: optional %x, events: %events, count: %count, graded: optional %graded, y: %y)
+    %input = irdl.base "#builtin.dense_array"
+    %output = irdl.base "#builtin.dense_array"
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    irdl.attributes {"input" = %input, "output" = %output, "kernel" = %kernel, "stride" = %stride,
+                     "padding" = %padding}
   }
 
   // A layer: the operations of its region, each over all n outputs, done together, block by block of outputs. Buffers
@@ -358,6 +392,32 @@ irdl.dialect @snn {
                   b: optional %b, y: %y)
     %w_scale = irdl.base "#builtin.integer"
     irdl.attributes {"w_scale" = %w_scale}
+  }
+
+  // In a layer, conv2d's event form: gather, where an output sees the listed inputs of its window. first: where each place,
+  // with groups each group of a place, begins in the list. Weights are [block of outputs, group by group][tap][output],
+  // the taps (height, width, inputs / groups).
+  irdl.operation @gather2d {
+    %x = irdl.base "!builtin.memref"
+    %events = irdl.base "!builtin.memref"
+    %count = irdl.base "!builtin.memref"
+    %first = irdl.base "!builtin.memref"
+    %graded = irdl.base "!builtin.memref"
+    %w = irdl.base "!builtin.memref"
+    %b = irdl.base "!builtin.memref"
+    %y = irdl.base "!builtin.memref"
+    irdl.operands(x: optional %x, events: %events, count: %count, first: %first, graded: optional %graded, w: %w,
+                  b: optional %b, y: %y)
+    %input = irdl.base "#builtin.dense_array"
+    %output = irdl.base "#builtin.dense_array"
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    %groups = irdl.base "#builtin.integer"
+    %w_scale = irdl.base "#builtin.integer"
+    irdl.attributes {"input" = %input, "output" = %output, "kernel" = %kernel, "stride" = %stride,
+                     "padding" = %padding, "dilation" = %dilation, "groups" = %groups, "w_scale" = %w_scale}
   }
 
   // In a layer: appends the outputs that spike to a list.

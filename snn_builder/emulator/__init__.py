@@ -102,12 +102,15 @@ def main(chosen: argparse.Namespace) -> int:
     """
     out = sys.stdout.buffer
 
+    source = Stdin(waiting=out.flush)
+
     def sink(character: int) -> None:
+        source.sent()
         out.write(bytes([character]))
         if character == 10:
             out.flush()
 
-    settings = {"limit": chosen.limit, "seed": chosen.seed, "hook": chosen.hook, "source": Stdin(), "sink": sink}
+    settings = {"limit": chosen.limit, "seed": chosen.seed, "hook": chosen.hook, "source": source, "sink": sink}
     machine = _emulator(load(chosen.board), chosen.elf, chosen.ram, **settings)
     try:
         result = machine.run()

@@ -15,6 +15,9 @@ from .machine import Machine, Register
 # On hardware a character takes thousands of cycles. Here it leaves with every second look at the status: enough to fill
 # the FIFO of a program that prints much, so that waiting is exercised, and little enough to be fast.
 LOOKS_PER_CHARACTER = 2
+LOOKS_OF_A_SENDER = 8  # between two characters, at most
+LOOKS_AT_NOTHING = 200_000  # a second or two
+REST = 0.001  # seconds
 
 
 class Fault(Exception):
@@ -140,24 +143,37 @@ class Bytes:
 
 
 class Stdin:
-    """Our own input: looked at only when the program asks, and never waited for."""
+    """Our own input, looked at only when the program asks. A program that looks again and again without sending anything waits: then
+    `waiting` is called, which flushes what it has sent, and the processor rests for a moment at each look."""
 
-    def __init__(self, stream: BinaryIO | None = None) -> None:
+    def __init__(self, stream: BinaryIO | None = None, waiting: Callable[[], None] = lambda: None) -> None:
         self._descriptor: int | None = (sys.stdin.buffer if stream is None else stream).fileno()
-        self._next: int | None = None
+        self._waiting = waiting
+        self._arrived = bytearray()
+        self._looks = 0
 
     def ready(self) -> bool:
-        """Whether a byte has arrived."""
-        if self._next is None and self._descriptor is not None and select.select([self._descriptor], [], [], 0)[0]:
-            content = os.read(self._descriptor, 1)
-            if content:
-                self._next = content[0]
-            else:
+        """Whether a byte has arrived. Raises `Fault` when a program waits on where none can come any more."""
+        if self._arrived:
+            return True
+        self._looks += 1
+        waits = self._looks > LOOKS_OF_A_SENDER
+        if waits:
+            self._waiting()
+        if self._descriptor is None:
+            if self._looks > LOOKS_AT_NOTHING:
+                raise Fault("waits at the UART, and its input has ended")
+        elif select.select([self._descriptor], [], [], REST if waits else 0)[0]:
+            self._arrived += os.read(self._descriptor, 4096)
+            if not self._arrived:
                 self._descriptor = None
-        return self._next is not None
+        return bool(self._arrived)
 
     def read(self) -> int:
         """The next byte; `ready` was true."""
-        value, self._next = self._next, None
-        assert value is not None
-        return value
+        self._looks = 0
+        return self._arrived.pop(0)
+
+    def sent(self) -> None:
+        """The program has sent a character."""
+        self._looks = 0

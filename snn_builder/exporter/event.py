@@ -11,25 +11,27 @@ from ..program import Array, Program
 BLOCK = 8  # outputs of one pass over a list of spikes: their sums stay in registers
 
 
-def event_weights(weight: Array, form: str) -> tuple[Array, str, str]:
-    """Weights (outputs, inputs) as [block of outputs][input][output], their element type, and in words how they lie.
+def event_weights(weight: Array, form: str, groups: int = 1) -> tuple[Array, str, str]:
+    """Weights (outputs, inputs) as [block of outputs][input][output], their element type, and in words how they lie. The outputs of
+    each of the groups begin a block of their own.
 
     `column` is one block of all outputs. `packed` is blocks of 8; of int8 four go into a word, lowest byte first, as w + 128, so that a
     kernel adds up bytes that are not negative in lanes of 16 bits. Outputs that are not there weigh 0.
     """
-    outputs, inputs = weight.shape
     integer = weight.dtype != np.float32
+    outputs, inputs = len(weight) // groups, weight.shape[1]
+    grouped = weight.reshape(groups, outputs, inputs)
     if form == "column":
-        return weight.T.reshape(1, inputs, outputs), "i8" if integer else "f32", "transposed"
+        return np.moveaxis(grouped, 1, 2), "i8" if integer else "f32", "transposed"
     lanes = 4 if integer else 1
     width = min(BLOCK, -(-outputs // lanes) * lanes)
     blocks = -(-outputs // width)
-    padded = np.zeros((blocks * width, inputs), weight.dtype)
-    padded[:outputs] = weight
-    blocked = np.moveaxis(padded.reshape(blocks, width, inputs), 1, 2)
+    padded = np.zeros((groups, blocks * width, inputs), weight.dtype)
+    padded[:, :outputs] = grouped
+    blocked = np.moveaxis(padded.reshape(groups * blocks, width, inputs), 1, 2)
     if not integer:
         return blocked, "f32", f"by input, {width} outputs at a time"
-    octets = (blocked.astype(np.int64) + 128).reshape(blocks, inputs, width // 4, 4)
+    octets = (blocked.astype(np.int64) + 128).reshape(groups * blocks, inputs, width // 4, 4)
     words = (octets << np.array([0, 8, 16, 24])).sum(-1)
     return words, "ui32", "by input, w + 128, four outputs to a word"
 

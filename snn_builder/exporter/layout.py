@@ -244,8 +244,9 @@ def _synapse(program: Program, node: Linear | Conv | Scale, names: CNames) -> di
     word = "scale" if isinstance(node, Scale) else "weight"
     form = "{}_w"
     element = "i8" if integer else "f32"
-    if isinstance(node, Linear) and program.options.kernel == "event":
-        weight, element, order = event_weights(weight, program.options.form)
+    if program.options.kernel == "event" and not isinstance(node, Scale):
+        groups = node.groups if isinstance(node, Conv) else 1
+        weight, element, order = event_weights(weight.reshape(len(weight), -1), program.options.form, groups)
         scale += f", {order}"
     found = {
         "w": Constant(

@@ -200,6 +200,7 @@ class _Step:
                 total,
                 input=channels_last(node.input_shape),
                 output=channels_last(node.output_shape),
+                kernel=(node.weight.shape[2], node.weight.shape[3]),
                 stride=node.stride,
                 padding=(node.padding[0][0], node.padding[1][0]),
                 dilation=node.dilation,

@@ -82,6 +82,13 @@ def less(a: ir.Value, b: ir.Value) -> ir.Value:
     return arith.CmpIOp(arith.CmpIPredicate.slt, a, b).result
 
 
+def is_not(a: ir.Value, other: float) -> ir.Value:
+    """a != other, true where a is NaN."""
+    if is_float(a.type):
+        return arith.CmpFOp(arith.CmpFPredicate.UNE, a, constant(a.type, other)).result
+    return arith.CmpIOp(arith.CmpIPredicate.ne, a, constant(a.type, other)).result
+
+
 def select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
     """condition ? a : b."""
     return arith.SelectOp(condition, a, b).result

@@ -8,6 +8,7 @@ a list: the one that a neuron emits while it is updated, the one that is kept fr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from mlir import ir
@@ -21,6 +22,7 @@ from .scalar import name_of
 # Operations that treat each of their n outputs for itself, and the operands that they write.
 _ELEMENTWISE = {
     "snn.linear": ("y",),
+    "snn.conv2d": ("y",),
     "snn.rescale": ("y",),
     "snn.sum": ("y",),
     "snn.gain": ("y",),
@@ -32,7 +34,13 @@ _ELEMENTWISE = {
     "snn.cubali": ("i", "v"),
     "snn.cubalif": ("i", "v", "spikes"),
 }
-_WRITTEN = {"snn.events": ("events", "count", "graded"), "snn.spread": ("y",)}
+_WRITTEN = {
+    "snn.events": ("events", "count", "graded"),
+    "snn.spread": ("y",),
+    "snn.transpose": ("y",),
+    "snn.sumpool2d": ("y",),
+}
+_SYNAPSES = ("snn.linear", "snn.conv2d")
 _SPIKING = ("snn.lif", "snn.cubalif", "snn.threshold")
 _NEURONS = ("snn.li", "snn.lif", "snn.cubali", "snn.cubalif")
 
@@ -95,19 +103,27 @@ class _Function:
         }
         self.lists: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}  # emitted by the neuron that writes that array
         self.scans: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value | None]] = {}
+        self.firsts: dict[tuple[ir.Value, int], ir.Value] = {}  # by list and channels of a place
 
     def rewrite(self) -> None:
         buffers = [op.operation.result for op in self.block.operations if op.operation.name == "memref.alloca"]
         for buffer in buffers:
             self._merge_around(buffer)
         layers = {id(members): members for members in self.layer.values()}
-        # In the order in which they will run, so that an array is listed before the first layer that reads its list.
-        ordered = sorted(layers.values(), key=lambda members: members[-1].place)
-        built = [(members, self._build(members)) for members in ordered]
-        for members, event in built:
-            for node in members:
-                if node.kind == "snn.linear" and _rank(node.operands["w"][0]) == 3:
-                    self._gather(node, event)
+        built = [(members, self._build(members)) for members in layers.values()]
+        # In the order in which they will run, so that an array is listed before the first that reads its list.
+        readers = [
+            (members[-1].place, node, event)
+            for members, event in built
+            for node in members
+            if node.kind in _SYNAPSES and _rank(node.operands["w"][0]) == 3
+        ]
+        readers += [(node.place, node, node.op) for node in self.nodes if node.kind == "snn.sumpool2d"]
+        for _, node, op in sorted(readers, key=lambda reader: (reader[0], reader[1].place)):
+            if node.kind in _SYNAPSES:
+                self._gather(node, op)
+            else:
+                self._scatter(node)
         for node in self.nodes:
             if node.kind == "snn.events":
                 self._keep(node)
@@ -120,14 +136,17 @@ class _Function:
         touching = [node for node in self.nodes if buffer in node.reads or buffer in node.writes]
         if not touching or any(node.place not in self.layer for node in touching):
             return
-        if any(node.kind == "snn.linear" and buffer in node.operands["x"] for node in touching):
+        if any(node.kind in _SYNAPSES and buffer in node.operands["x"] for node in touching):
             return
         places = {node.place for each in touching for node in self.layer[each.place]}
         merged = [node for node in self.nodes if node.place in places]
         last = merged[-1].place
         written = [value for node in merged for value in node.writes]
-        if any(node.kind == "snn.linear" and node.operands["x"][0] in written for node in merged):
+        synapses = [node for node in merged if node.kind in _SYNAPSES]
+        if any(node.operands["x"][0] in written for node in synapses):
             return  # a block of outputs would be written before the next one reads it
+        if len({_blocks(node) for node in synapses}) > 1:
+            return
         for node in merged:
             between = (other for other in self.nodes if node.place < other.place < last and other.place not in places)
             if any(node.conflicts(other) for other in between):
@@ -138,7 +157,7 @@ class _Function:
     def _build(self, members: list[_Node]) -> ir.Operation:
         """One snn.event at the place of the last member."""
         main = next((node for node in members if node.kind in _NEURONS), members[-1])
-        comments = [node.comment for node in members if node.kind in ("snn.linear", *_NEURONS)]
+        comments = [node.comment for node in members if node.kind in (*_SYNAPSES, *_NEURONS)]
         n = _count(members[-1].writes[0])
         with ir.InsertionPoint(members[-1].op):
             event = ir.Operation.create(
@@ -158,30 +177,72 @@ class _Function:
     # Lists
 
     def _gather(self, node: _Node, event: ir.Operation) -> None:
-        """A synapse's event form. The values of a leaky integrator are hardly ever 0: they are not listed."""
+        """A synapse's event form."""
         x = node.operands["x"][0]
-        before = [other for other in self.nodes if other.place < node.place and x in other.writes]
-        writer = before[-1] if before else None
-        listed: tuple[ir.Value, ir.Value] | None
-        graded: ir.Value | None = None
-        values: ir.Value | None = None
-        if writer is not None and writer.kind == "snn.spread":
-            listed = (writer.operands["events"][0], writer.operands["count"][0])
-        elif writer is not None and writer.kind in _SPIKING and x in writer.operands["spikes"]:
-            listed = self._emitted(writer)
-        elif any(other.kind in ("snn.li", "snn.cubali") and x in other.operands["v"] for other in self.nodes):
-            listed, values = None, x
-        else:
-            kept = writer is None and _is_state_of_spikes(x, self.nodes)
-            *found, graded = self._scanned(x, event, writer, spikes=kept)
-            listed = (found[0], found[1])
-            values = None if kept else x
+        b = node.operands["b"][0] if node.operands["b"] else None
+        w, y = node.operands["w"][0], node.operands["y"][0]
+        windows = node.kind == "snn.conv2d"
+        # The values of a leaky integrator are hardly ever 0: they are listed only where the list says what a window sees.
+        found = self._list_of(x, node, event, anything=windows or not self._is_potential(x))
+        values, listed, graded = (x, None, None) if found is None else found
+        with ir.InsertionPoint(event):
+            first = self._first(node, listed) if windows and listed is not None else None
         with ir.InsertionPoint(node.op):
-            b = node.operands["b"][0] if node.operands["b"] else None
-            w, y = node.operands["w"][0], node.operands["y"][0]
-            w_scale = int(ir.IntegerAttr(node.op.attributes["w_scale"]).value)
-            event_form.gather(values, listed, graded, w, b, y, w_scale=w_scale, loc=node.comment)
+            if listed is not None and first is not None:
+                event_form.gather2d(
+                    values, listed, first, graded, w, b, y, attributes=_attributes(node), loc=node.comment
+                )
+            else:
+                w_scale = int(ir.IntegerAttr(node.op.attributes["w_scale"]).value)
+                event_form.gather(values, listed, graded, w, b, y, w_scale=w_scale, loc=node.comment)
         node.op.erase()
+
+    def _scatter(self, node: _Node) -> None:
+        """A pool's event form, where its input is spikes or the network's."""
+        if ir.BoolAttr(node.op.attributes["saturate"]).value:
+            return
+        x, y = node.operands["x"][0], node.operands["y"][0]
+        found = self._list_of(x, node, node.op, anything=False)
+        if found is None:
+            return
+        values, listed, graded = found
+        with ir.InsertionPoint(node.op):
+            event_form.scatter2d(values, listed, graded, y, attributes=_attributes(node), loc=node.comment)
+        node.op.erase()
+
+    def _list_of(
+        self, x: ir.Value, reader: _Node, before: ir.Operation, *, anything: bool
+    ) -> tuple[ir.Value | None, tuple[ir.Value, ir.Value], ir.Value | None] | None:
+        """What a reader takes an array as: its values (None: they are spikes), the list of them, and whether they are no spikes. None
+        where it is not listed: unless it may be `anything`, only spikes and the network's inputs are."""
+        writers = [other for other in self.nodes if other.place < reader.place and x in other.writes]
+        writer = writers[-1] if writers else None
+        if writer is not None and writer.kind == "snn.spread":
+            return None, (writer.operands["events"][0], writer.operands["count"][0]), None
+        if writer is not None and writer.kind in _SPIKING and x in writer.operands["spikes"]:
+            return None, self._emitted(writer), None
+        kept = writer is None and _is_state_of_spikes(x, self.nodes)
+        source = writer.operands["x"][0] if writer is not None and writer.kind == "snn.transpose" else x
+        if not (anything or kept or (isinstance(source.owner, ir.Block) and not self._is_potential(source))):
+            return None
+        *listed, graded = self._scanned(x, before, spikes=kept, transposed=writer if source is not x else None)
+        return None if kept else x, (listed[0], listed[1]), graded
+
+    def _is_potential(self, x: ir.Value) -> bool:
+        return any(other.kind in ("snn.li", "snn.cubali") and x in other.operands["v"] for other in self.nodes)
+
+    def _first(self, node: _Node, listed: tuple[ir.Value, ir.Value]) -> ir.Value:
+        """Where in a list each place begins, for a convolution; made once."""
+        groups = int(ir.IntegerAttr(node.op.attributes["groups"]).value)
+        inputs = list(ir.DenseI64ArrayAttr(node.op.attributes["input"]))
+        channels = inputs[2] // groups
+        if (listed[0], channels) not in self.firsts:
+            name = f"{_name(listed[0]).removesuffix('_list')}_first"
+            name += f"_of_{groups}" if groups > 1 else ""
+            first = self._buffer(name, math.prod(inputs) // channels + 1, ir.MemRefType(listed[0].type).element_type)
+            event_form.places(*listed, first, channels=channels, loc=f"{name}: where each place begins in the list")
+            self.firsts[listed[0], channels] = first
+        return self.firsts[listed[0], channels]
 
     def _emitted(self, neuron: _Node) -> tuple[ir.Value, ir.Value]:
         """The list that a neuron operation writes, beside its array of spikes."""
@@ -194,19 +255,32 @@ class _Function:
         return self.lists[spikes]
 
     def _scanned(
-        self, x: ir.Value, event: ir.Operation, writer: _Node | None, *, spikes: bool
+        self, x: ir.Value, before: ir.Operation, *, spikes: bool, transposed: _Node | None
     ) -> tuple[ir.Value, ir.Value, ir.Value | None]:
-        """The list of what is not 0 in an array, made once after it is written."""
+        """The list of what is not 0 in an array, made once after it is written; if all that read it read only what is listed, while it is
+        `transposed`."""
         if x in self.scans:
             return self.scans[x]
         name = _name(x)
         listed = self._new_list(name, x)
         graded = None if spikes else self._buffer(f"{name}_graded", 1, ir.IntegerType.get_signless(8))
-        with ir.InsertionPoint(event):
-            event_form.events(x, *listed, graded, loc=f"{name}: list what is not 0")
+        source, y, rows = x, None, 1
+        fixed = transposed is not None and not any(transposed.operands["x"][0] in node.writes for node in self.nodes)
+        if transposed is not None and fixed and all(self._lists(use.owner.operation, transposed) for use in x.uses):
+            source, y = transposed.operands["x"][0], x
+            rows = int(ir.IntegerAttr(transposed.op.attributes["rows"]).value)
+            transposed.op.erase()
+        with ir.InsertionPoint(before):
+            event_form.events(source, *listed, graded, y, rows=rows, loc=f"{name}: list what is not 0")
         if not spikes:  # a state is overwritten later, so that another reader may see something else
             self.scans[x] = (*listed, graded)
         return (*listed, graded)
+
+    def _lists(self, reader: ir.Operation, transposed: _Node) -> bool:
+        """Does an operation read of the network's transposed input only what is listed?"""
+        if reader.name == "snn.sumpool2d":
+            return not ir.BoolAttr(reader.attributes["saturate"]).value
+        return reader == transposed.op or reader.name in (*_SYNAPSES, "snn.gather", "snn.gather2d", "snn.scatter2d")
 
     def _new_list(self, name: str, of: ir.Value) -> tuple[ir.Value, ir.Value]:
         count = _count(of)
@@ -248,6 +322,17 @@ class _Function:
                     buffer.owner.move_before(event.regions[0].blocks[0].operations[0].operation)
 
 
+def _attributes(node: _Node) -> dict[str, ir.Attribute]:
+    """What an operation and its event form have in common."""
+    names = ("input", "output", "kernel", "stride", "padding", "dilation", "groups", "w_scale")
+    return {name: node.op.attributes[name] for name in names if name in node.op.attributes}
+
+
+def _blocks(synapse: _Node) -> str:
+    """Synapses of one layer have the same blocks of outputs."""
+    return " ".join(str(synapse.op.attributes[name]) for name in ("output", "groups") if name in synapse.op.attributes)
+
+
 def _is_state_of_spikes(x: ir.Value, nodes: list[_Node]) -> bool:
     """Is an array written by a neuron, later in the step: last step's spikes?"""
     return any(node.kind in _SPIKING and x in node.operands["spikes"] for node in nodes)
@@ -257,7 +342,7 @@ def _flat(node: _Node) -> bool:
     """Are all arrays that it treats element by element of rank 1?"""
     if node.kind == "snn.output" and ir.IntegerAttr(node.op.attributes["rows"]).value > 1:
         return False
-    names = [name for name in ("x", "y", "v", "spikes", "out") if node.kind != "snn.linear" or name == "y"]
+    names = [name for name in ("x", "y", "v", "spikes", "out") if node.kind not in _SYNAPSES or name == "y"]
     return all(_rank(value) == 1 for name in names for value in node.operands.get(name, []))
 
 

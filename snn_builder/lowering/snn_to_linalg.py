@@ -16,6 +16,7 @@ from mlir.rewrite import PatternRewriter, RewritePatternSet, walk_and_apply_patt
 
 from ..dialect.checks import operands, walk
 from . import loops, scalar
+from .memory import element_type, extents
 from .scalar import add, greater, is_float, less, multiply, named, resize, select, shift_right, subtract
 
 Body = Callable[..., Sequence[ir.Value]]
@@ -106,14 +107,6 @@ class _Op:
         return self.integer(f"{name}_int")
 
 
-def _element(array: ir.Value) -> ir.Type:
-    return ir.MemRefType(array.type).element_type
-
-
-def _shape(array: ir.Value) -> list[int]:
-    return list(ir.MemRefType(array.type).shape)
-
-
 def _row_major(shape: Sequence[int], first: int = 0) -> ir.AffineExpr:
     """The flat index of dimensions first, first + 1, ... of an array."""
     terms = [
@@ -137,7 +130,7 @@ def _generic(
         [], inputs, outputs, ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
         ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]),
     )  # fmt: skip
-    elements = [_element(array) for array in (*inputs, *outputs)]
+    elements = [element_type(array) for array in (*inputs, *outputs)]
     block = ir.Block.create_at_start(op.regions[0], elements, [ir.Location.unknown()] * len(elements))
     with ir.InsertionPoint(block), ir.Location.unknown():
         linalg.YieldOp(list(body(*block.arguments)))
@@ -151,12 +144,12 @@ def _elementwise(
     An array of rank 1 among arrays of higher rank is indexed row-major too.
     """
     arrays = [*inputs, *outputs]
-    shape = max((_shape(array) for array in arrays), key=len)
+    shape = max((extents(array) for array in arrays), key=len)
     natural = [ir.AffineExpr.get_dim(n) for n in range(len(shape))]
     flat = [_row_major(shape)]
 
     def where(array: ir.Value) -> list[ir.AffineExpr]:
-        return natural if _shape(array) == shape else flat
+        return natural if extents(array) == shape else flat
 
     indices = [*map(where, inputs), *([flat] * len(tables)), *map(where, outputs)]
     _generic([*inputs, *tables], outputs, indices, len(shape), body)
@@ -164,7 +157,7 @@ def _elementwise(
 
 def _linear(op: _Op) -> None:
     x, w, y = op.one("x"), op.one("w"), op.one("y")
-    type_, shape = _element(y), _shape(x)
+    type_, shape = element_type(y), extents(x)
     with ir.Location.unknown():
         zero = scalar.constant(type_, 0)
     linalg.fill(zero, outs=[y])
@@ -182,7 +175,7 @@ def _linear(op: _Op) -> None:
 
 def _rescale(op: _Op) -> None:
     x, y = op.one("x"), op.one("y")
-    shift, clamp, target = op.integer("shift"), bool(op.integer("saturate")), _element(y)
+    shift, clamp, target = op.integer("shift"), bool(op.integer("saturate")), element_type(y)
     i32, i64 = scalar.integer(32), scalar.integer(64)
 
     def body(x: ir.Value, y: ir.Value) -> list[ir.Value]:
@@ -212,7 +205,7 @@ def _saturating_shift(x: ir.Value, shift: int) -> ir.Value:
 
 def _sum(op: _Op) -> None:
     xs, y = [*op.all("xs"), *op.all("others")], op.one("y")
-    clamp, type_ = bool(op.integer("saturate")) and not is_float(_element(y)), _element(y)
+    clamp, type_ = bool(op.integer("saturate")) and not is_float(element_type(y)), element_type(y)
     wide = scalar.integer(64) if clamp and len(xs) > 1 else type_
 
     def body(*elements: ir.Value) -> list[ir.Value]:
@@ -225,7 +218,7 @@ def _sum(op: _Op) -> None:
 
 
 def _gain(op: _Op) -> None:
-    x, y, type_ = op.one("x"), op.one("y"), _element(op.one("y"))
+    x, y, type_ = op.one("x"), op.one("y"), element_type(op.one("y"))
     m, e = op.all("m"), op.all("e")
     uniform, shift, wide = op.uniform("gain", type_), op.integer("gain_shift"), scalar.integer(64)
     if not m and uniform == 1 and (is_float(type_) or shift == 0):
@@ -336,7 +329,7 @@ class _Neuron:
 def _neuron(op: _Op) -> None:
     states = [*op.all("i"), *op.all("v")]
     outputs = [*states, *op.all("spikes")]
-    type_ = _element(op.one("v"))
+    type_ = element_type(op.one("v"))
     names = [name for name in ("decay", "cur_decay", "vol_decay", "leak", "threshold", "reset") if op.all(name)]
 
     def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
@@ -349,7 +342,7 @@ def _neuron(op: _Op) -> None:
             new = [current, neuron.integrate("v", "vol_decay", neuron.before(old[1]), current, "leak")]
         new[-1] = neuron.after(new[-1], old[len(states) - 1])
         if op.all("spikes"):
-            new[-1:] = neuron.fire(new[-1], _element(op.one("spikes")))
+            new[-1:] = neuron.fire(new[-1], element_type(op.one("spikes")))
         return new
 
     op.elementwise([op.one("x")], outputs, body, tables=[op.one(name) for name in names])
@@ -357,23 +350,23 @@ def _neuron(op: _Op) -> None:
 
 def _scale(op: _Op) -> None:
     y = op.one("y")
-    type_ = _element(y)
+    type_ = element_type(y)
     op.elementwise([op.one("x"), op.one("w")], [y], lambda x, w, y: [multiply(resize(w, type_), resize(x, type_))])
 
 
 def _threshold(op: _Op) -> None:
     x, spikes, tables = op.one("x"), op.one("spikes"), op.all("threshold")
-    type_ = _element(x) if is_float(_element(x)) else scalar.integer(32)
-    highest = (1 << ir.IntegerType(_element(x)).width - 1) - 1 if not is_float(type_) else 0
+    type_ = element_type(x) if is_float(element_type(x)) else scalar.integer(32)
+    highest = (1 << ir.IntegerType(element_type(x)).width - 1) - 1 if not is_float(type_) else 0
     limit = op.uniform("threshold", type_)
     if not tables and not is_float(type_) and not -highest - 1 <= limit < highest:  # no number of that type can decide
-        always = scalar.constant(_element(spikes), limit < highest)
+        always = scalar.constant(element_type(spikes), limit < highest)
         _elementwise([x], [spikes], lambda x, y: [always])
         return
 
     def body(x: ir.Value, *others: ir.Value) -> list[ir.Value]:
         least = others[0] if tables else scalar.constant(type_, limit)
-        return [scalar.flag(greater(resize(x, type_), least), _element(spikes))]
+        return [scalar.flag(greater(resize(x, type_), least), element_type(spikes))]
 
     op.elementwise([x], [spikes], body, tables=tables)
 
@@ -382,7 +375,7 @@ def _output(op: _Op) -> None:
     x, out = op.one("x"), op.one("out")
     if op.integer("rows") > 1:
         loops.output(op)
-    elif is_float(_element(x)):
+    elif is_float(element_type(x)):
         op.elementwise([x], [out], lambda x, out: [add(x, scalar.constant(x.type, 0.0))])
     else:
         op.elementwise([x], [out], lambda x, out: [resize(x, out.type)])

@@ -46,12 +46,13 @@ class _Made:
 
     def __init__(self) -> None:
         self.images: list[Any] = []
+        self.streams: list[Any] = []
         self.runs: list[Any] = []
         self.missing: list[Unreadable] = []
 
 
 def add_firmware(env: Any) -> None:
-    """Adds SnnBoards, for each of its environments SnnFirmware, SnnForms and SnnRun, for all SnnCompileCommands."""
+    """Adds SnnBoards, for each of its environments SnnFirmware, SnnStream, SnnForms and SnnRun, for all SnnCompileCommands."""
     env["SNN_MADE"] = _Made()
     env["SNN_SIZE"] = SCons.Action.Action(f"{SNN} size $SOURCES", *([] if env["SNN_VERBOSE"] else [None]))
     env.Append(
@@ -74,7 +75,7 @@ def add_firmware(env: Any) -> None:
             ),
         }
     )
-    for method in (boards, firmware, forms, run):
+    for method in (boards, firmware, stream, forms, run):
         env.AddMethod(one_line(method), f"Snn{method.__name__.capitalize()}")
     env.AddMethod(compile_commands, "SnnCompileCommands")
 
@@ -92,7 +93,6 @@ def boards(env: Any, request: Request) -> list[Any]:
 def firmware(env: Any, directory: str, library: Any, model: Model, options: Options) -> Any:
     """The image of a network from SnnNetwork, `library`, with the harness and the model's input baked in."""
     out = env.Dir(directory)
-    board: Board = env["SNN_BOARD"]
     files = {"--input": model.input, "--labels": model.labels}
     given = {flag: file for flag, file in files.items() if file is not None}
     words = [word for index, flag in enumerate(given, 1) for word in (flag, f"${{SOURCES[{index}]}}")]
@@ -111,10 +111,28 @@ def firmware(env: Any, directory: str, library: Any, model: Model, options: Opti
     env.Depends(objects[-2:], out.File(f"{options.name}.h"))  # which baked.h includes, but -n cannot look into that
     # retraining changes the checks, but is to compile the weights alone: where cc links, it assembles them on the way
     checks = [check] if env["SNN_LINK"] == "$CC" else env.StaticObject(out.File("baked_check.o"), check)
-    image = env.SnnImage(out.File("firmware.elf"), [objects, checks, library, env["SNN_COMPILER_RT"]])
-    beside = [path for pattern in LINKER_FILES for path in sorted(board.path.glob(pattern))]
-    env.Depends(image, [*map(env.File, map(str, [*beside, board.path / FILE])), env["SNN_IDENTITY"]])
+    image = _image(env, out.File("firmware.elf"), [objects, checks, library])
     env["SNN_MADE"].images.extend(image)
+    return image
+
+
+def stream(env: Any, directory: str, library: Any, model: Model, options: Options) -> Any:
+    """The image of a network from SnnNetwork, `library`, that waits at the UART for its input: docs/streaming.md."""
+    out = env.Dir(directory)
+    _, source = env.SnnStreamed(out.File("streamed.h"), model.path, SNN_NAME=options.name, SNN_FLAGS=flags(options))
+    listed = len(_compiled())
+    harness = env["SNN_HARNESS"]
+    objects = [
+        *_compile(env, out.File("stream.o"), harness.File("stream.c")),
+        *_compile(env, out.File("stream_main.o"), harness.File("stream_main.c"), out),
+        *_compile(env, out.File("streamed.o"), source, out),
+    ]
+    del _compiled()[
+        listed:
+    ]  # compile_commands.json tells of what a build leaves, and of this nothing is there unless asked for
+    env.Depends(objects, out.File(f"{options.name}.h"))  # as for baked.h
+    image = _image(env, out.File("stream.elf"), [env["SNN_BOARD_OBJECTS"], objects, library])
+    env["SNN_MADE"].streams.extend(image)
     return image
 
 
@@ -138,12 +156,11 @@ def run(env: Any, directory: str, image: Any) -> Any:
 
 
 def compile_commands(env: Any, path: str) -> Any:
-    """compile_commands.json of everything compiled so far, rewritten when a command changes."""
+    """compile_commands.json of everything compiled so far, but for SnnStream; rewritten when a command changes."""
     env["COMPILATIONDB_COMSTR"] = short(env, "JSON") or "Building $TARGET"
     database = env.CompilationDatabase(path)
-    entries = vars(SCons.Tool.compilation_db)["__COMPILATION_DB_ENTRIES"]
     commands = hashlib.sha256()
-    for target, source, entry, _ in entries:
+    for target, source, entry, _ in _compiled():
         words = [target, source, entry["CC"], *entry["CCFLAGS"], *entry["ASFLAGS"], *entry["ASPPFLAGS"]]
         words += [*entry.get("CPPPATH", ()), entry.get("CPPDEFINES")]
         commands.update("\0".join(map(str, words)).encode())
@@ -151,6 +168,12 @@ def compile_commands(env: Any, path: str) -> Any:
         node.set_always_build(False)
     env.Depends(database, env.Value(f"commands {commands.hexdigest()[:16]}"))
     return database
+
+
+def _compiled() -> list[Any]:
+    """What compile_commands.json is made of: SCons adds to it with each object."""
+    entries: list[Any] = vars(SCons.Tool.compilation_db)["__COMPILATION_DB_ENTRIES"]
+    return entries
 
 
 def _environment(env: Any, board: Board, request: Request) -> Any:
@@ -211,6 +234,14 @@ def _environment(env: Any, board: Board, request: Request) -> Any:
 
 def _snn(command: str, board: Board) -> list[str]:
     return ["$SNN_PYTHON", "-m", "snn_builder", command, str(board.path), "--"]
+
+
+def _image(env: Any, target: Any, parts: list[Any]) -> Any:
+    board: Board = env["SNN_BOARD"]
+    image = env.SnnImage(target, [*parts, env["SNN_COMPILER_RT"]])
+    beside = [path for pattern in LINKER_FILES for path in sorted(board.path.glob(pattern))]
+    env.Depends(image, [*map(env.File, map(str, [*beside, board.path / FILE])), env["SNN_IDENTITY"]])
+    return image
 
 
 def _compile(env: Any, target: Any, source: Any, *include: Any) -> Any:
@@ -282,6 +313,12 @@ def _without_toolchain(env: Any, error: Unreadable) -> Any:
             made.images,
         ),
         "SnnFirmware",
+    )
+    env.AddMethod(
+        lambda env, directory, library, model, options: failing(
+            env, [env.Dir(directory).File("stream.elf")], made.streams
+        ),
+        "SnnStream",
     )
     env.AddMethod(
         lambda env, directory, image: failing(env, [env.Dir(directory).File("result.json")], made.runs),

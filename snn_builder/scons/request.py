@@ -15,8 +15,8 @@ from ..options import DEFAULT_NAME, KERNELS, RESET_DELAYS, RESETS, Options
 DEFAULT_MODEL = "models/digits/digits.nir"
 PRECISIONS = {"0": ("f32",), "1": ("int8",), "both": ("f32", "int8")}
 TOOLCHAINS = ("auto", "zig", "gcc", "clang")
-# board.h, baked.h and main.c own these; a network of that name would meet them at the linker or in a file name
-TAKEN_NAMES = ("baked", "board", "main")
+# firmware/ and what is generated for it own these; a network of that name would meet them at the linker or in a file name
+TAKEN_NAMES = ("baked", "board", "main", "stream", "stream_main", "streamed")
 
 # name -> (what it is, default)
 HELP: dict[str, tuple[str, str]] = {

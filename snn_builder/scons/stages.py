@@ -24,7 +24,7 @@ SNN = "$SNN_PYTHON -m snn_builder"
 
 def add_stages(env: Any) -> None:
     """Adds SnnExport (.nir -> .mlir, .h, _weights.c, .json), SnnLower, SnnEmitC, SnnArchive, SnnNetwork, which is these
-    four, and SnnBake."""
+    four, and SnnBake and SnnStreamed, the network as the programs in firmware/ see it."""
     env.SetDefault(
         SNN_PYTHON_FILE=[relative(sys.executable)],
         SNN_PYTHON="$( $SNN_PYTHON_FILE $)",  # where Python lies changes no output
@@ -68,6 +68,13 @@ def add_stages(env: Any) -> None:
                 suffix=".h",
                 src_suffix=".nir",
                 emitter=_bake_emitter,
+            ),
+            "SnnStreamed": stage(
+                "GLUE",
+                f"{SNN} bake --stream $SOURCE -o ${{TARGET.dir}} --name $SNN_NAME $SNN_FLAGS",
+                suffix=".h",
+                src_suffix=".nir",
+                emitter=_streamed_emitter,
             ),
             # D: no time, no user in the archive
             "SnnArchive": stage("AR", "$AR rcsD $TARGET $SOURCES", suffix=".a", src_suffix=".o"),
@@ -129,6 +136,10 @@ def _export_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[lis
 def _bake_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
     target = [target[0].dir.File(name) for name in ("baked.h", "baked.c", "baked_check.s", "reference.npz")]
     return _compiler_emitter(target, source, env)
+
+
+def _streamed_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
+    return _compiler_emitter([target[0].dir.File(name) for name in ("streamed.h", "streamed.c")], source, env)
 
 
 def _compiler_emitter(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
