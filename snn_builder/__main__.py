@@ -141,10 +141,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     if words[:1] == ["size"]:
         from .budget import amount
 
-        for kind in ("ram", "flash"):
-            stage.add_argument(
-                f"--budget-{kind}", type=amount, metavar="BYTES", help=f"fail where an image has more {kind} (64k, 1M)"
-            )
+        for kind, text in (
+            ("ram", "an image has more ram"),
+            ("flash", "an image has more flash"),
+            ("stack", "a step of the network takes more stack"),
+        ):
+            stage.add_argument(f"--budget-{kind}", type=amount, metavar="BYTES", help=f"fail where {text} (64k, 1M)")
     return parser
 
 
@@ -322,7 +324,7 @@ def _size(chosen: argparse.Namespace) -> int:
     from .elf import main
 
     status = main(chosen.files, chosen.json)
-    for error in check(chosen.files, chosen.budget_ram, chosen.budget_flash):
+    for error in check(chosen.files, chosen.budget_ram, chosen.budget_flash, chosen.budget_stack):
         print(f"error: {error}", file=sys.stderr)
         status = error.status
     return status

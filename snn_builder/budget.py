@@ -12,6 +12,7 @@ from .errors import Refused
 
 SHOWN = 3  # of the largest parts, and of the largest symbols
 HELD = {"flash": ("text", "rodata", "data"), "ram": ("data", "bss")}
+UNTOLD = "compile with -fstack-size-section (zig, clang) or -fstack-usage (GCC, NAME.su beside the image)"
 REMEDY = "make what is largest smaller, or raise the budget"
 
 
@@ -23,8 +24,10 @@ def amount(text: str) -> int:
     return int(match[1]) << {"": 0, "k": 10, "M": 20}[match[2]]
 
 
-def check(files: Sequence[str | os.PathLike[str]], ram: int | None, flash: int | None) -> list[Refused]:
-    """One error per image and budget that it breaks. Raises `Unreadable`."""
+def check(
+    files: Sequence[str | os.PathLike[str]], ram: int | None, flash: int | None, stack: int | None = None
+) -> list[Refused]:
+    """One error per image and budget that it breaks. `stack`: of a call of the network. Raises `Unreadable`."""
     from .elf import footprint, symbols  # here: SCons has to know what an amount is, and loads nothing heavy
 
     found = []
@@ -42,6 +45,11 @@ def check(files: Sequence[str | os.PathLike[str]], ram: int | None, flash: int |
             if single:
                 problem += f" (most of all {_listed(single)})"
             found.append(Refused(file, "", problem, REMEDY))
+        if stack is not None and image.stack is None:
+            found.append(Refused(file, "", "stack: the compiler did not say what the network takes", UNTOLD))
+        elif stack is not None and image.stack is not None and image.stack > stack:
+            problem = f"stack: {image.stack:,d} bytes, {image.stack - stack:,d} more than the budget of {stack:,d}"
+            found.append(Refused(file, "", f"{problem}: {_listed(list(image.frames.items()))}", REMEDY))
     return found
 
 

@@ -7,6 +7,7 @@ Of a native program the C library and the loader's tables count as "other".
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -49,11 +50,15 @@ class Sizes:
 @dataclasses.dataclass(frozen=True)
 class Footprint:
     """`parts`: per part, (flash, ram) bytes; together they are all of the image, and of the stack what the linker reserves.
-    `memory`: bytes of the board's RAM that hold all of it, where the image says so (X-HEEP), else None."""
+    `memory`: bytes of the board's RAM that hold all of it, where the image says so (X-HEEP), else None. `frames`: bytes of stack per
+    function of the network, the deepest first, where the compiler told (`-fstack-size-section`, `-fstack-usage`), else empty; `stack`: what
+    a call into the network takes by them, without what the compiler adds to C (memset, division), else None."""
 
     sizes: Sizes
     parts: dict[str, tuple[int, int]]
     memory: int | None
+    frames: dict[str, int]
+    stack: int | None
 
     @property
     def flash(self) -> int:
@@ -81,7 +86,7 @@ def footprint(path: str | os.PathLike[str]) -> Footprint:
     "other". Raises `Unreadable`."""
     try:
         with open(path, "rb") as stream:
-            return _footprint(ELFFile(stream), _network_names(Path(path).parent))
+            return _footprint(ELFFile(stream), Path(path).parent)
     except OSError as error:
         raise Unreadable(path, "", f"cannot be read ({error.strerror})", "build it first") from None
     except ELFError:
@@ -116,9 +121,9 @@ def _network_names(folder: Path) -> list[str]:
     return names
 
 
-def _footprint(elf: Any, names: list[str]) -> Footprint:
+def _footprint(elf: Any, folder: Path) -> Footprint:
     defined = {symbol.name for symbol, _ in _symbols(elf)}
-    name = next((name for name in names if f"{name}_step" in defined), None)
+    name = next((name for name in _network_names(folder) if f"{name}_step" in defined), None)
     sizes = dict.fromkeys(("text", "rodata", "data", "bss"), 0)
     parts = {part: [0, 0] for part in PARTS}
     kinds = {}
@@ -129,6 +134,7 @@ def _footprint(elf: Any, names: list[str]) -> Footprint:
             sizes[kind] += section["sh_size"]
             _count(parts["other"], kind, section["sh_size"])
     values: dict[str, int] = {}
+    functions: dict[int, str] = {}
     seen = set()
     for symbol, source in _symbols(elf):
         values[symbol.name] = symbol["st_value"]
@@ -139,13 +145,50 @@ def _footprint(elf: Any, names: list[str]) -> Footprint:
             continue
         seen.add(place)
         part = _part(symbol.name, source, kind, name)
+        if part == "kernel":
+            functions[symbol["st_value"]] = symbol.name
         if part != "other":
             _count(parts[part], kind, size)
             _count(parts["other"], kind, -size)
     parts["stack"][1] = values.get("STACK_SIZE", 0)
+    told = _stack_sizes(elf) or _stack_usage(folder / f"{name}.su", functions)
+    frames = {functions[at]: told[at] for at in sorted(functions, key=lambda at: -told.get(at, 0)) if at in told}
+    deepest = {
+        True: 0,
+        False: 0,
+    }  # of the functions of the header, which call helpers, and of these, which call nothing
+    for function, size in frames.items():
+        public = function.startswith(f"{name}_")
+        deepest[public] = max(deepest[public], size)
     return Footprint(
-        Sizes(**sizes), {part: (flash, ram) for part, (flash, ram) in parts.items()}, values.get("RAM_SIZE")
+        Sizes(**sizes),
+        {part: (flash, ram) for part, (flash, ram) in parts.items()},
+        values.get("RAM_SIZE"),
+        frames,
+        sum(deepest.values()) if frames else None,
     )
+
+
+def _stack_sizes(elf: Any) -> dict[int, int]:
+    """By address of a function, what clang's section says: an address and a ULEB128 each."""
+    section, found = elf.get_section_by_name(".stack_sizes"), {}
+    stream = io.BytesIO(section.data() if section is not None else b"")
+    while address := stream.read(elf.elfclass // 8):
+        size = shift = 0
+        while (byte := ord(stream.read(1) or b"\0")) & 0x80:
+            size, shift = size | (byte & 0x7F) << shift, shift + 7
+        found[int.from_bytes(address, "little" if elf.little_endian else "big")] = size | byte << shift
+    return found
+
+
+def _stack_usage(file: Path, functions: dict[int, str]) -> dict[int, int]:
+    """The same from the file that GCC writes beside an object: `place:function<TAB>bytes<TAB>static`."""
+    try:
+        rows = [line.split("\t") for line in file.read_text().splitlines()]
+    except (OSError, ValueError):
+        return {}
+    sizes = {row[0].rpartition(":")[2]: int(row[1]) for row in rows if len(row) == 3 and row[1].isdecimal()}
+    return {address: sizes[name] for address, name in functions.items() if name in sizes}
 
 
 def _kind(section: Any) -> str | None:
@@ -201,6 +244,8 @@ def main(files: Sequence[str], as_json: bool) -> int:
             print(f"  {part:8} {flash:9,d} {ram:9,d}")
         of_board = "" if image.percent is None else f"   {image.percent:.1f} % of {image.memory:,d}"
         print(f"  {'all':8} {image.flash:9,d} {image.ram:9,d}{of_board}")
+        if image.frames:
+            print("  on the stack: " + ", ".join(f"{name} {size:,d}" for name, size in image.frames.items()))
     return 0
 
 
@@ -211,5 +256,7 @@ def _row(image: Footprint) -> dict[str, Any]:
         "ram": image.ram,
         "memory": image.memory,
         "percent": image.percent,
+        "stack": image.stack,
+        "frames": image.frames,
         "parts": {part: {"flash": flash, "ram": ram} for part, (flash, ram) in image.parts.items()},
     }

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,7 @@ class Printout:
     cycles: int
 
 
+EMULATE = ["-m", "snn_builder", "emulate"]
 LAST_LINE = re.compile(r"SNN (ok|fail) errors=(\d+) steps=(\d+) cycles=(\d+)")
 
 
@@ -238,12 +240,17 @@ def run(
 ) -> int:
     """Runs an image built in `directory` and holds what it prints against `reference.npz` there. Writes `outputs.npy` and `result.json`;
     returns 0 where all is right and 1 where not. `counts_instructions`: what the board calls cycles are instructions, as in an emulator.
-    Raises `Unreadable` or `Refused` where there is nothing to compare."""
+    Our own emulator is also asked for the stack. Raises `Unreadable` or `Refused` where there is nothing to compare."""
     folder = Path(directory)
     reference = load(folder / "reference.npz")
     for stale in ("outputs.npy", "result.json"):
         (folder / stale).unlink(missing_ok=True)
-    printed, status = _printout(folder, command, reference)
+    with tempfile.TemporaryDirectory() as scratch:
+        stats = Path(scratch) / "stats.json"
+        if command[1:4] == EMULATE:
+            command = [*command[:4], "--stats", str(stats), *command[4:]]
+        printed, status = _printout(folder, command, reference)
+        stack = json.loads(stats.read_text())["stack"] if stats.exists() else None
     expected = reference["outputs"]
     result: dict[str, Any] = {"samples": len(expected), "steps": printed.steps, "cycles": printed.cycles}
     complaint = compare(printed.outputs, printed.classes, reference, result, say)
@@ -252,9 +259,14 @@ def run(
         say(f"{result['instructions_per_step']:.0f} instructions per step")
     image = folder / "firmware.elf"
     if image.exists():
-        from .elf import sections
+        from .elf import footprint
 
-        sizes = dataclasses.asdict(sections(image))
+        found = footprint(image)
+        if stack is not None:
+            reserved = found.parts["stack"][1]
+            result |= {"stack": stack, "stack_reserved": reserved}
+            say(f"stack: {stack} bytes of {reserved}")
+        sizes = dataclasses.asdict(found.sizes)
         result |= sizes
         say("bytes: " + ", ".join(f"{part} {count}" for part, count in sizes.items()))
     wrong_classes = [index for index, seen in enumerate(printed.classes) if seen != class_of(expected[index])]

@@ -7,7 +7,9 @@ Arrays are float64 copies of what the file holds (float32 values are exact in th
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -188,6 +190,16 @@ def size(shape: Shape) -> int:
     return math.prod(shape)
 
 
+def neighbours(edges: Iterable[Edge]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Sources by target, and targets by source, in the order of the edges."""
+    before: dict[str, list[str]] = {}
+    after: dict[str, list[str]] = {}
+    for source, target in edges:
+        before.setdefault(target, []).append(source)
+        after.setdefault(source, []).append(target)
+    return before, after
+
+
 @dataclasses.dataclass(frozen=True)
 class Network:
     """A checked graph: `nodes` by name in code-point order, `edges` (source, target) sorted, without duplicates.
@@ -201,13 +213,17 @@ class Network:
     edges: tuple[Edge, ...]
     dt: float | None
 
+    @functools.cached_property
+    def _neighbours(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        return neighbours(self.edges)
+
     def predecessors(self, name: str) -> list[str]:
         """Sources of the edges into a node, in name order."""
-        return [source for source, target in self.edges if target == name]
+        return list(self._neighbours[0].get(name, ()))
 
     def successors(self, name: str) -> list[str]:
         """Targets of the edges out of a node, in name order."""
-        return [target for source, target in self.edges if source == name]
+        return list(self._neighbours[1].get(name, ()))
 
     def terminals(self, kind: str) -> list[Terminal]:
         """The `Input`s or `Output`s in name order."""

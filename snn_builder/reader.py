@@ -7,6 +7,7 @@ refuses everything else by file, node and field.
 
 from __future__ import annotations
 
+import heapq
 import os
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from . import hdf5
 from .errors import Findings
-from .network import Linear, Network, Shape, Terminal, size
+from .network import Linear, Network, Shape, Terminal, neighbours, size
 from .nodes import SUPPORTED, Draft, draft
 
 __all__ = ["SUPPORTED", "read"]
@@ -42,22 +43,26 @@ def _resolve_shapes(drafts: dict[str, Draft], edges: tuple[tuple[str, str], ...]
     """Builds every node as soon as its shape is known: from its own fields, else from the first neighbour that has one, predecessors
     before successors."""
     nodes: dict[str, Any] = {}
+    before, after = neighbours(edges)
     waiting = dict(drafts)
-    while waiting:
-        for name, made in waiting.items():
-            before = [nodes[source].output_shape for source, target in edges if target == name and source in nodes]
-            after = [nodes[target].input_shape for source, target in edges if source == name and target in nodes]
-            shapes: list[Shape | None] = [*before[:1], *(after[:1] if made.elementwise else []), None]
-            node = made.build(shapes[0], findings)
-            if node is not None or made.failed:
-                del waiting[name]
-                if node is not None:
-                    nodes[name] = node
-                break
-        else:
-            for name, made in waiting.items():
-                findings.error(name, *made.unknown_shape)
-            break
+    pending = sorted(drafts)  # a heap, of the smallest name first: that one decides what the others see
+    while pending:
+        name = heapq.heappop(pending)
+        if name not in waiting:
+            continue
+        made = waiting[name]
+        sources = [nodes[source].output_shape for source in before.get(name, ()) if source in nodes]
+        targets = [nodes[target].input_shape for target in after.get(name, ()) if target in nodes]
+        shapes: list[Shape | None] = [*sources[:1], *(targets[:1] if made.elementwise else []), None]
+        node = made.build(shapes[0], findings)
+        if node is not None or made.failed:
+            del waiting[name]
+        if node is not None:
+            nodes[name] = node
+            for neighbour in (*before.get(name, ()), *after.get(name, ())):
+                heapq.heappush(pending, neighbour)
+    for name, made in waiting.items():
+        findings.error(name, *made.unknown_shape)
     return {name: nodes[name] for name in drafts if name in nodes}
 
 

@@ -64,12 +64,11 @@ def _first_cycle(network: Network, cut: set[Edge]) -> list[str] | None:
     """The first cycle of a depth-first walk from the Inputs, then from the other nodes, all in name order, as the path from its
     first node to the source of the closing edge."""
     inputs = [terminal.name for terminal in network.terminals("Input")]
-    roots = inputs + [name for name in network.nodes if name not in set(inputs)]
     following = {
         name: [target for target in network.successors(name) if (name, target) not in cut] for name in network.nodes
     }
     done: set[str] = set()
-    for root in roots:
+    for root in [*inputs, *network.nodes]:
         if root in done:
             continue
         path = [root]

@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from board_images import BOARDS, FIRMWARE, ROOT, TOOLCHAINS, WARNINGS, board, build, scratch
+from support import chain, lif
 
+from snn_builder import harness
+from snn_builder.api import generate
+from snn_builder.elf import footprint
 from snn_builder.emulator import run
 from snn_builder.image import read
+from snn_builder.options import Options
 
 # Twelve inputs, three neurons. `real_t` is float or int32_t; memcpy and 64-bit products are what compilers call for.
 HEADER = """
@@ -159,3 +167,26 @@ def test_xheep_takes_little_for_itself(toolchain: str, tmp_path: Path) -> None:
     network = sum(s.size for s in image.symbols if s.name in ("baked_init", "baked_step"))
     assert network > 100
     assert code - network <= 2048
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_stack_of_a_run(name: str, tmp_path: Path) -> None:
+    """`run` says what the emulator found painted over, of what the linker reserves; it is no less than what zig says of `step`."""
+    options = Options(name="net", quantize=True)
+    net = chain(tmp_path / "net.nir", np.full((30, 40), 0.3), lif(30))
+    generate(net, tmp_path, options)
+    harness.bake(net, tmp_path, options)
+    checks = tmp_path / "baked_check.S"
+    (tmp_path / "baked_check.s").rename(checks)
+    sources = [tmp_path / "net.c", tmp_path / "net_weights.c", tmp_path / "baked.c", checks, FIRMWARE / "main.c"]
+    elf = build(board(name), sources, tmp_path, include=[tmp_path])
+    said: list[str] = []
+    command = [sys.executable, "-m", "snn_builder", "emulate", str(ROOT / "boards" / name), str(elf)]
+    assert harness.run(tmp_path, command, True, said.append) == 0, said
+    used, reserved = run(board(name), elf).stack, {"xheep": 2048, "x86": 65536}[name]
+    assert used is not None and f"stack: {used} bytes of {reserved}" in said
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["stack"], result["stack_reserved"]) == (used, reserved)
+    found = footprint(elf)
+    assert {"net_init", "net_step"} <= found.frames.keys() and found.stack is not None
+    assert 30 < found.frames["net_step"] <= found.stack < used

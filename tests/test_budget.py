@@ -111,6 +111,26 @@ def test_over_budget(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ram.endswith("; make what is largest smaller, or raise the budget")
 
 
+def test_a_helper_comes_on_top_of_what_calls_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In zig's section sizes above 127 take two bytes; what is not the network's does not count."""
+    text = """
+    __attribute__((noinline)) static int helper(int x) { volatile char a[400]; a[x] = 1; return a[0]; }
+    void net_init(int x) { volatile char a[100]; a[x] = (char)helper(3); }
+    void net_step(int x) { volatile char a[1000]; a[x] = (char)helper(4); }
+    void _start(int x) { volatile char a[5000]; a[x] = 1; net_init(x); net_step(x); }
+    """
+    (tmp_path / "net.c").write_text(text)
+    (tmp_path / "net.json").write_text('{"generator": "snn-builder 0", "name": "net"}')
+    command = [*ZIG, "-fstack-size-section", "-nostdlib", "net.c", "-o", "net.elf"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    found = elf.footprint(tmp_path / "net.elf")
+    assert list(found.frames) == ["net_step", "helper", "net_init"]
+    assert all(size <= found.frames[name] < size + 64 for name, size in (("net_step", 1000), ("helper", 400)))
+    assert found.stack == found.frames["net_step"] + found.frames["helper"]
+    assert main(["size", str(tmp_path / "net.elf"), "--budget-stack", "1k"]) == 1
+    assert f"net.elf: stack: {found.stack:,d} bytes, {found.stack - 1024} more than the" in capsys.readouterr().err
+
+
 def test_every_image_is_looked_at(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = tmp_path / "small.elf"
     subprocess.run(

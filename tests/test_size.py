@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -34,6 +35,39 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
     )
     return folder / "firmware.elf"
+
+
+def test_stack_as_the_compiler_tells(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """GCC in a file of its own; by default it tells nothing, and that is no 0. What the image does not hold does not count."""
+    assert footprint(image).stack is None and footprint(image).frames == {}
+    assert main(["size", str(image), "--budget-stack", "1M"]) == 1
+    assert "stack: the compiler did not say what the network takes; compile with -f" in capsys.readouterr().err
+    for file in (image, image.parent / "gesture.json"):
+        shutil.copy(file, tmp_path)
+    copy, told = tmp_path / image.name, tmp_path / "gesture.su"
+    told.write_text(
+        "gesture.c:9:6:gesture_init\t16\tstatic\ngesture.c:61:6:gesture_step\t208\tstatic\nx.c:1:1:gone\t9\tstatic\n"
+    )
+    assert footprint(copy).frames == {"gesture_step": 208, "gesture_init": 16} and footprint(copy).stack == 208
+    assert main(["size", str(copy), "--budget-stack", "208"]) == 0
+    assert capsys.readouterr().out.endswith("  on the stack: gesture_step 208, gesture_init 16\n")
+    assert main(["size", str(copy), "--budget-stack", "200"]) == 1
+    assert capsys.readouterr().err == (
+        f"error: {copy}: stack: 208 bytes, 8 more than the budget of 200: gesture_step 208, gesture_init 16; "
+        "make what is largest smaller, or raise the budget\n"
+    )
+    command = [
+        "gcc",
+        "-O2",
+        "-fstack-usage",
+        f"-I{image.parent}",
+        "-c",
+        image.parent / "gesture.c",
+        "-o",
+        tmp_path / "gesture.o",
+    ]
+    subprocess.run(command, check=True)
+    assert set(footprint(copy).frames) == {"gesture_step", "gesture_init"}
 
 
 def test_parts(image: Path) -> None:

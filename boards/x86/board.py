@@ -17,7 +17,7 @@ _zig = ["-target", "x86-freestanding-none", "-mcpu=pentium4"]  # the oldest with
 toolchains = {
     "zig": {
         "cc": ["zig"],
-        "cflags": _zig,
+        "cflags": [*_zig, "-fstack-size-section"],
         "asflags": _zig,
         "link": "ld.lld -m elf_i386",
         "linkflags": _link,
@@ -26,7 +26,7 @@ toolchains = {
     },
     "gcc": {
         "cc": ["i686-linux-gnu-gcc", "gcc"],
-        "cflags": ["-m32", "-march=pentium4", "-msse2", "-mfpmath=sse"],
+        "cflags": ["-m32", "-march=pentium4", "-msse2", "-mfpmath=sse", "-fstack-usage"],
         "asflags": ["-m32"],
         # no -lgcc: most hosts have only the 64-bit one, and networks need nothing of it
         "linkflags": ["-m32", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", *(f"-Wl,{f}" for f in _link)],

@@ -20,7 +20,7 @@ _gcc = ["-march=rv32imc_zicsr", "-mabi=ilp32"]
 toolchains = {
     "zig": {
         "cc": ["zig"],
-        "cflags": _zig,
+        "cflags": [*_zig, "-fstack-size-section"],
         "asflags": _zig,
         "link": "ld.lld -m elf32lriscv",
         "linkflags": _link,
@@ -29,7 +29,7 @@ toolchains = {
     },
     "gcc": {
         "cc": ["riscv32-unknown-elf-gcc", "riscv64-unknown-elf-gcc"],
-        "cflags": _gcc,
+        "cflags": [*_gcc, "-fstack-usage"],
         "asflags": _gcc,
         # with _zicsr the driver would take the libgcc of another architecture; -S: libgcc has debug sections
         "linkflags": ["-march=rv32imc", "-mabi=ilp32", "-nostdlib", "-static", "-Wl,-S", *(f"-Wl,{f}" for f in _link)],

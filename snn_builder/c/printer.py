@@ -7,6 +7,7 @@ been written in between. Everything else gets a local. Whatever has no translati
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -121,6 +122,7 @@ class FunctionPrinter:
         self._values: dict[ir.Value, Expr] = {}
         self._pending: dict[ir.Value, Expr] = {}  # used once, later in the same block
         self._places: dict[ir.Value, _Place] = {}
+        self._writers: dict[ir.Block, tuple[dict[ir.Operation, int], list[int]]] = {}  # places, and writers before each
         self._rows: dict[tuple[ir.Value, ir.Value], str] = {}  # pointers to a block of an array of rank 3
         for argument, text in zip(self._block.arguments, arguments, strict=True):
             self._scopes[0].add(text)
@@ -349,7 +351,7 @@ class FunctionPrinter:
             self._places[op.result] = self._places[array]
             return
         users = [use.owner.operation for use in op.result.uses]
-        direct = len(users) == 1 and users[0].block == op.block and not _written_between(op, users[0])
+        direct = len(users) == 1 and users[0].block == op.block and not self._written_between(op, users[0])
         texts = []
         for value in indices:
             expression = self._use(value)
@@ -363,6 +365,16 @@ class FunctionPrinter:
         text = (rows or self._places[array].text) + "".join(f"[{index(e).text}]" for e in texts)
         reads = self._places[array].reads.union(*(e.reads for e in texts))
         self._places[op.result] = _Place(text, element_type(op.result.type), reads)
+
+    def _written_between(self, first: ir.Operation, last: ir.Operation) -> bool:
+        """Is anything written between two operations of a block?"""
+        if first.block not in self._writers:
+            operations = [op.operation for op in first.block.operations]
+            writing = [any(inner.name == "emitc.assign" for inner in walk(op)) for op in operations]
+            places = {op: place for place, op in enumerate(operations)}
+            self._writers[first.block] = places, [0, *itertools.accumulate(writing)]
+        places, writers = self._writers[first.block]
+        return writers[places[last]] > writers[places[first] + 1]
 
     def _print_assign(self, op: ir.Operation) -> None:
         target, value = op.operands
@@ -468,15 +480,3 @@ def _writes_element(op: ir.Operation, array: ir.Value) -> bool:
     """Does an operation, or one in it, assign to an element of that array?"""
     targets = (inner.operands[0].owner for inner in walk(op) if inner.name == "emitc.assign")
     return any(target.operation.name == "emitc.subscript" and target.operands[0] == array for target in targets)
-
-
-def _written_between(first: ir.Operation, last: ir.Operation) -> bool:
-    """Is anything written between two operations of a block?"""
-    between = False
-    for other in first.block.operations:
-        if other.operation == last:
-            return False
-        if between and any(inner.name == "emitc.assign" for inner in walk(other.operation)):
-            return True
-        between = between or other.operation == first
-    return True
