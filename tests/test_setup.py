@@ -502,3 +502,6 @@ def test_wheel_holds_the_package() -> None:
     assert others
     assert [f for f in others if not any(fnmatch.fnmatch(f.name, pattern) for pattern in data)] == []
     assert (ROOT / "snn_builder" / "py.typed").exists()
+    folders = {str(f.parent.relative_to(ROOT)).replace(os.sep, ".") for f in files}
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert sorted(packages) == sorted({*folders, "snn_builder._share"})
