@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import itertools
 import os
 import re
 import subprocess
@@ -95,13 +96,14 @@ def texts_of(node: ast.expr | None, scope: ast.AST) -> list[str]:
 
 
 def problems(file: Path) -> list[str]:
-    """The texts of every problem that a module tells of."""
+    """The texts of every problem that a module tells of, with its remedy behind."""
     found = []
     for scope in ast.walk(ast.parse(file.read_text())):
         if isinstance(scope, ast.FunctionDef):
             for call in ast.walk(scope):
                 if isinstance(call, ast.Call) and (at := TELLS.get(ast.unparse(call.func))) is not None:
-                    found += texts_of(call.args[at] if len(call.args) > at else None, scope)
+                    parts = [texts_of(part, scope) or [GAP] for part in call.args[at : at + 2]]
+                    found += ["; ".join(words) for words in itertools.product(*parts) if words[0] != GAP]
     return found
 
 
