@@ -27,7 +27,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKING = "sconsw: making .venv with Python 3.11 (once; downloads about 290 MB)\n"
-ADDING = "sconsw: adding the test tools to .venv (once; downloads about 110 MB)\n"
+ADDING = "sconsw: adding the test tools to .venv (once; downloads about 140 MB)\n"
 WAITING = "sconsw: waiting for another run to set up .venv\n"
 MADE = ["venv", "pip requirements.txt"]
 TOOLS = ("cat", "cksum", "readlink")  # all that a run without an installation takes from PATH
