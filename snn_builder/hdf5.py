@@ -16,7 +16,6 @@ from .network import Edge
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 MOST_VALUES = 1 << 28  # of a file, and of a layer: a damaged shape must not ask for all memory there is
-MOST_ENTRIES = 1 << 20
 MOST_LEVELS = 200
 PASSAGE = "passage"  # our type for the Input or Output of a nested graph: values pass through
 
@@ -90,22 +89,23 @@ def _damaged(file: str, node: str, problem: str) -> Unreadable:
 
 
 class _Tree:
-    """Reads groups of a file, as long as there is an end to them: links can make a tree of any size out of a few bytes, and a data set that
-    was never written takes none."""
+    """Reads groups of a file that are a tree: links could make one without an end, and a data set that was never written takes no bytes."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.entries = self.values = 0
+        self.values = 0
+        self.seen: set[tuple[int, int]] = set()
 
     def fields(self, group: Any, path: tuple[str, ...]) -> dict[str, Any]:
+        object_ = h5py.h5o.get_info(group.id)
+        if (object_.fileno, object_.addr) in self.seen:
+            raise _damaged(self.file, "", f"the group {'/'.join(path)} is a link to one that has another place")
         if len(path) > MOST_LEVELS:
             raise _damaged(self.file, "", f"groups are nested more than {MOST_LEVELS} deep")
+        self.seen.add((object_.fileno, object_.addr))
         return {key: self.field(item, (*path, key)) for key, item in group.items()}
 
     def field(self, item: Any, path: tuple[str, ...]) -> Any:
-        self.entries += 1
-        if self.entries > MOST_ENTRIES:
-            raise _damaged(self.file, "", f"more than {MOST_ENTRIES:,d} groups and fields")
         if isinstance(item, h5py.Group):
             return self.fields(item, path)
         self.values += item.size or 0

@@ -129,8 +129,8 @@ DAMAGE: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
         "fc: not a group of fields",
     ),
     "deep": (lambda tree: nested(tree["node"], 2000), "groups are nested more than 200 deep"),
-    "loop": (lambda tree: tree["node"].__setitem__("again", tree["node"]), "groups are nested more than 200 deep"),
-    "links": (lambda tree: links(tree["node"]), "more than 1,048,576 groups and fields"),
+    "loop": (lambda tree: tree["node"].__setitem__("again", tree["node"]), "the group again is a link to one that has another place"),
+    "links": (lambda tree: links(tree["node"]), f"the group {'/'.join('a' * 39 + 'b')} is a link to one that has another place"),
     "unwritten": (
         lambda tree: without(tree, "node/nodes/fc/weight").create_dataset("node/nodes/fc/weight", (2**45,), "f4"),
         "35,184,372,088,832 values of nodes/fc/weight are more than any board holds",
@@ -301,13 +301,13 @@ def test_file_order_does_not_matter(tmp_path: Path) -> None:
 
 def test_shapes_go_through_long_chains(tmp_path: Path) -> None:
     """Against their names' order, where every node waits for the one before it."""
-    names = [f"n{index:04}" for index in reversed(range(2000))]
+    names = [f"n{index:04}" for index in reversed(range(1000))]
     nodes = small() | {name: {"type": "Flatten", "start_dim": 0} for name in names}
     path = ["input", "fc", *names, "lif", "output"]
     start = time.monotonic()
     network = read(write_nir(tmp_path / "net.nir", nodes, list(itertools.pairwise(path))))
     assert {network.nodes[name].output_shape for name in names} == {(2,)}
-    assert network.predecessors("lif") == ["n0000"] and network.successors("fc") == ["n1999"]
+    assert network.predecessors("lif") == ["n0000"] and network.successors("fc") == ["n0999"]
     assert time.monotonic() - start < 60  # minutes where a node looks at every edge
 
 
