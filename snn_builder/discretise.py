@@ -53,8 +53,10 @@ class Discrete:
     delays: dict[str, NDArray[np.int64]]
 
 
+@np.errstate(all="ignore")  # what is no finite number is refused by name
 def discretise(network: Network, dt: float | None, findings: Findings) -> Discrete:
-    """Raises `Refused` where no dt is given and none can be inferred, where a decay leaves [0, 1], or a folded weight is not finite."""
+    """Raises `Refused` where no dt is given and none can be inferred, where a decay leaves [0, 1], or a gain, a leak or a folded weight is
+    not finite."""
     dt, dt_from = _timestep(network, dt, findings)
     findings.refuse()
     neurons = {neuron.name: _coefficients(neuron, dt, findings) for neuron in network.neurons()}
@@ -104,12 +106,11 @@ def _timestep(network: Network, dt: float | None, findings: Findings) -> tuple[f
 def _candidates(network: Network) -> list[tuple[str, str, F64]]:
     """(node, formula, values) of everything that equals dt in files whose exporter chose r (or w_in) so that the gain is 1."""
     found = []
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for neuron in network.neurons():
-            if neuron.tau is not None:
-                found.append((neuron.name, "tau/r" if neuron.tau_syn is None else "tau_mem/r", neuron.tau / neuron.r))
-            if neuron.tau_syn is not None and neuron.w_in is not None:
-                found.append((neuron.name, "tau_syn/w_in", neuron.tau_syn / neuron.w_in))
+    for neuron in network.neurons():
+        if neuron.tau is not None:
+            found.append((neuron.name, "tau/r" if neuron.tau_syn is None else "tau_mem/r", neuron.tau / neuron.r))
+        if neuron.tau_syn is not None and neuron.w_in is not None:
+            found.append((neuron.name, "tau_syn/w_in", neuron.tau_syn / neuron.w_in))
     return found
 
 
@@ -157,6 +158,11 @@ def _coefficients(neuron: Neuron, dt: float | None, findings: Findings) -> Coeff
         cur_decay = _checked_decay(neuron, "tau_syn", neuron.tau_syn, dt, findings)
         gain = (neuron.w_in * dt / neuron.tau_syn) * gain
     gain = np.where(np.abs(gain - 1) <= SNAP, 1.0, gain)
+    for field, values in (("gain", gain), ("leak", leak)):
+        if not np.all(np.isfinite(values)):
+            index = int(np.flatnonzero(~np.isfinite(values.reshape(-1)))[0])
+            problem = f"{field}[{index}] is not a finite number with dt = {dt:g}"
+            findings.error(neuron.name, problem, "correct its parameters, or pass another dt")
     arrays = (decay, leak, cur_decay, gain, neuron.v_threshold, neuron.v_reset)
     return Coefficients(*(None if array is None else array.reshape(-1) for array in arrays))  # type: ignore[arg-type]
 
@@ -220,19 +226,21 @@ def _delays(network: Network, dt: float | None, findings: Findings) -> dict[str,
     for node in network.nodes.values():
         if isinstance(node, Delay):
             assert dt is not None
-            exact = node.delay.reshape(-1) / dt
+            delay = node.delay.reshape(-1)
+            exact = delay / dt
             steps = np.rint(exact)
-            off = np.flatnonzero(np.abs(exact - steps) > 1e-6 * np.maximum(1, exact))
-            if off.size:
-                value = node.delay.reshape(-1)[off[0]]
-                findings.warn(
-                    node.name,
-                    f"delay[{off[0]}] {value:g} is {exact[off[0]]:.6g} steps, taken as {steps[off[0]]:.0f}",
-                    "pass a dt that divides it",
-                )
             if np.any(steps > MAX_DELAY):
                 findings.error(
-                    node.name, f"a delay of {steps.max():.0f} steps", f"at most {MAX_DELAY} steps fit: pass a larger dt"
+                    node.name, f"a delay of {steps.max():.6g} steps", f"at most {MAX_DELAY} steps fit: pass a larger dt"
+                )
+                continue
+            off = np.flatnonzero(np.abs(exact - steps) > 1e-6 * np.maximum(1, exact))
+            if off.size:
+                first = off[0]
+                findings.warn(
+                    node.name,
+                    f"delay[{first}] {delay[first]:g} is {exact[first]:.6g} steps, taken as {steps[first]:.0f}",
+                    "pass a dt that divides it",
                 )
             found[node.name] = steps.astype(np.int64)
     findings.refuse()

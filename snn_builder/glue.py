@@ -16,6 +16,11 @@ from .program import Program
 STREAMED_INTERFACE = 1  # firmware/stream_main.c checks it
 
 
+def bits_shown(spikes: bool, is_int8: bool) -> int:
+    """Of an output, when a board tells it: spikes are a bit each, whatever holds them; other values are whole patterns."""
+    return 1 if spikes else 8 if is_int8 else 32
+
+
 class Glue:
     """`word` names the pair of files and prefixes what is in them: `<word>.h` and `<word>.c`."""
 
@@ -26,8 +31,7 @@ class Glue:
         elements = {variable.element for variable in layout.outputs}
         self.mixed = len(elements) > 1
         self.output_type = "int32_t" if self.mixed else C_TYPES[elements.pop()]
-        # float mode shows whole patterns, except for spikes
-        self.output_bits = 1 if spiking(program, layout) else 8 if self.output_type == "int8_t" else 32
+        self.output_bits = bits_shown(spiking(program, layout), self.output_type == "int8_t")
 
     def header(self, about: str, middle: str, end: str = "") -> str:
         """The header, with definitions in the `middle`, between the network's own and the types, and declarations at the `end`."""

@@ -23,7 +23,7 @@ from .data import arrays_as_bytes, labels_beside, load, load_inputs, load_labels
 from .errors import Findings, Refused, Unreadable
 from .exporter.layout import Layout, lay_out
 from .files import write, write_all
-from .glue import Glue, spiking
+from .glue import Glue, bits_shown, spiking
 from .names import CNames
 from .options import Options
 from .pipeline import compile_network
@@ -315,7 +315,7 @@ def _printout(folder: Path, command: list[str], reference: dict[str, Array]) -> 
     except OSError as error:
         raise Unreadable(command[0], "", f"cannot be run ({error.strerror})", "build it first") from None
     expected = reference["outputs"]
-    output_bits = 1 if bool(reference["spiking"]) else 8 if expected.dtype == np.int8 else 32
+    output_bits = bits_shown(bool(reference["spiking"]), expected.dtype == np.int8)
     try:
         return decode(process.stdout.decode("ascii", "replace"), expected, output_bits), process.returncode
     except ValueError as problem:

@@ -31,9 +31,7 @@ class Terminal:
     def input_shape(self) -> Shape:
         return self.shape
 
-    @property
-    def output_shape(self) -> Shape:
-        return self.shape
+    output_shape = input_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +75,7 @@ class Neuron:
     def input_shape(self) -> Shape:
         return self.shape
 
-    @property
-    def output_shape(self) -> Shape:
-        return self.shape
+    output_shape = input_shape
 
     @property
     def spikes(self) -> bool:
@@ -131,9 +127,7 @@ class Scale:
     def input_shape(self) -> Shape:
         return self.scale.shape
 
-    @property
-    def output_shape(self) -> Shape:
-        return self.scale.shape
+    output_shape = input_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,9 +142,7 @@ class Threshold:
     def input_shape(self) -> Shape:
         return self.threshold.shape
 
-    @property
-    def output_shape(self) -> Shape:
-        return self.threshold.shape
+    output_shape = input_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,9 +157,7 @@ class Delay:
     def input_shape(self) -> Shape:
         return self.delay.shape
 
-    @property
-    def output_shape(self) -> Shape:
-        return self.delay.shape
+    output_shape = input_shape
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from .errors import Findings
-from .hdf5 import PASSAGE, text
+from .hdf5 import PASSAGE, kind_of, text
 from .network import F64, Conv, Delay, Flatten, Linear, Neuron, Node, Pool, Scale, Shape, Terminal, Threshold, size
 
 # Per neuron type: the fields NIR gives it (the membrane's time constant first), with the default where files leave it out.
@@ -58,7 +58,7 @@ class Draft:
 
 def draft(name: str, fields: dict[str, Any], findings: Findings) -> Draft | None:
     """None with an error in `findings` where the fields are no node of ours."""
-    return _Reader(name, text(fields.get("type", "?")), fields, findings).draft()
+    return _Reader(name, kind_of(fields), fields, findings).draft()
 
 
 class _Reader:
@@ -83,6 +83,9 @@ class _Reader:
             made = self.flatten()
         elif self.kind in NEURON_FIELDS or self.kind in ELEMENTWISE_FIELDS:
             made = self.elementwise()
+        elif not self.kind:
+            made = None
+            self.error("no type stored", "export the node with its type")
         else:
             made = None
             self.error(f"node type {self.kind} is not supported", "use " + ", ".join(SUPPORTED))
@@ -103,7 +106,8 @@ class _Reader:
         if array.dtype.kind not in "fiub":
             self.error(f"{field} is not a number", f"store {field} as a numeric array")
             return None
-        array = array.astype(np.float64)
+        with np.errstate(over="ignore"):  # of a wider type
+            array = array.astype(np.float64)
         if not np.all(np.isfinite(array)):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             where = f"[{', '.join(map(str, index))}]" if index else ""

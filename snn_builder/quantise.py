@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .discretise import Coefficients, Discrete, Weights
 from .errors import Findings
-from .network import F64, Conv, Linear, Network, Neuron, Scale, Terminal, Threshold
+from .network import F64, Conv, Linear, Network, Neuron, Pool, Scale, Terminal, Threshold
 from .options import Options
 from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, NeuronParameters, Program, SynapseParameters, input_frac
 from .schedule import Schedule
@@ -19,6 +20,7 @@ MAX_GAIN_SHIFT = 31
 LOSS = 0.05  # a coefficient that loses more than this is warned about
 
 
+@np.errstate(all="ignore")  # what overflows is refused by name
 def quantise(discrete: Discrete, order: Schedule, options: Options, findings: Findings) -> Program:
     """Raises `Refused` for what the scheme cannot hold, naming node, value and remedy."""
     network = discrete.network
@@ -34,6 +36,8 @@ def quantise(discrete: Discrete, order: Schedule, options: Options, findings: Fi
             synapses[name] = _synapse(name, scale, input_frac(network, name, frac), findings)
         elif isinstance(node, Threshold):
             thresholds[name] = _comparand(name, node.threshold.reshape(-1), input_frac(network, name, frac), findings)
+        elif isinstance(node, Pool) and node.kind == "AvgPool2d":
+            mean(node, findings)
     neurons = {name: _neuron(name, neuron, findings) for name, neuron in discrete.neurons.items()}
     findings.refuse()
     return Program(network, options, discrete, order, synapses, neurons, thresholds, frac)
@@ -121,73 +125,68 @@ def _q12(name: str, field: str, values: F64, findings: Findings) -> Array:
     return rounded.astype(np.int64)
 
 
+def _none(
+    bad: NDArray[np.bool_], values: F64, name: str, field: str, problem: str, remedy: str, findings: Findings
+) -> bool:
+    """Whether no value is bad; an error names the first one that is."""
+    found = np.flatnonzero(bad)
+    if found.size:
+        index = int(found[0])
+        problem = f"{field}[{index}] is {values.reshape(-1)[index]:.7g}, {problem}"
+        findings.error(name, problem, f"{remedy}, or use float mode (quantize=0)")
+    return not found.size
+
+
 def _fits_q12(name: str, field: str, values: F64, findings: Findings) -> bool:
     scaled = round_half_even(values, STATE_FRAC)
-    outside = np.flatnonzero(((scaled < INT32_MIN) | (scaled > INT32_MAX)).reshape(-1))
-    if not outside.size:
-        return True
-    index = int(outside[0])
-    findings.error(
-        name,
-        f"{field}[{index}] is {values.reshape(-1)[index]:g}, beyond int32 in Q12 (less than 524288)",
-        "scale the network down, or use float mode (quantize=0)",
-    )
-    return False
+    problem = "beyond int32 in Q12 (less than 524288)"
+    return _none(_outside(scaled), values, name, field, problem, "scale the network down", findings)
+
+
+def _outside(values: F64) -> NDArray[np.bool_]:
+    return (values < INT32_MIN) | (values > INT32_MAX)
 
 
 def _decay(name: str, field: str, values: F64, findings: Findings) -> Array:
     rounded = _q12(name, field, values, findings)
-    frozen = np.flatnonzero(((values < 1) & (rounded == 1 << STATE_FRAC)).reshape(-1))
-    if frozen.size:
-        index = int(frozen[0])
-        findings.error(
-            name,
-            f"{field}[{index}] is {values.reshape(-1)[index]:.7g}, which rounds to 1 in Q12: the neuron would never leak",
-            "pass a larger dt, or use float mode (quantize=0)",
-        )
+    frozen = (values < 1) & (rounded == 1 << STATE_FRAC)
+    problem = "which rounds to 1 in Q12: the neuron would never leak"
+    _none(frozen, values, name, field, problem, "pass a larger dt", findings)
     return rounded
 
 
 def _threshold(name: str, values: F64, findings: Findings) -> Array:
     rounded = _q12(name, "v_threshold", values, findings)
-    lost = np.flatnonzero(((values > 0) & (rounded == 0)).reshape(-1))
-    if lost.size and _fits_q12(name, "v_threshold", values, Findings("")):
-        index = int(lost[0])
-        findings.error(
-            name,
-            f"v_threshold[{index}] is {values.reshape(-1)[index]:g}, which rounds to 0 in Q12: every input would fire",
-            "scale weights and threshold up, or use float mode (quantize=0)",
-        )
+    if _fits_q12(name, "v_threshold", values, Findings("")):
+        lost, problem = (values > 0) & (rounded == 0), "which rounds to 0 in Q12: every input would fire"
+        _none(lost, values, name, "v_threshold", problem, "scale weights and threshold up", findings)
     return rounded
 
 
 def _comparand(name: str, values: F64, frac: int, findings: Findings) -> Array:
     """floor(threshold * 2^f): a number is above the threshold exactly when it is above this."""
     floored = np.floor(np.ldexp(values, frac))
-    outside = np.flatnonzero((floored < INT32_MIN) | (floored > INT32_MAX))
-    if outside.size:
-        index = int(outside[0])
-        findings.error(
-            name,
-            f"threshold[{index}] is {values[index]:g}, beyond int32 at 2^-{frac}",
-            "scale the network down, or use float mode (quantize=0)",
-        )
-        return np.zeros(values.shape, np.int64)
-    return floored.astype(np.int64)
+    problem = f"beyond int32 at 2^-{frac}"
+    fits = _none(_outside(floored), values, name, "threshold", problem, "scale the network down", findings)
+    return floored.astype(np.int64) if fits else np.zeros(values.shape, np.int64)
 
 
-def multiplier(name: str, gain: F64, findings: Findings) -> tuple[Array, Array]:
+def multiplier(
+    name: str, gain: F64, findings: Findings, remedy: str = "pass another dt, scale r"
+) -> tuple[Array, Array]:
     """m and e of x <- (m*x) >> e: e = max(0, 14 - floor(log2 |gain|)), m = round(gain * 2^e); both 0 for a gain of 0."""
     exponent = np.frexp(np.abs(gain))[1] - 1
     shift = np.where(gain == 0, 0, np.maximum(0, GAIN_BITS - exponent))
     factor = np.where(gain == 0, 0.0, np.rint(np.ldexp(gain, shift)))
-    bad = np.flatnonzero(((shift > MAX_GAIN_SHIFT) | (factor < INT32_MIN) | (factor > INT32_MAX)).reshape(-1))
-    if bad.size:
-        index = int(bad[0])
-        findings.error(
-            name,
-            f"gain[{index}] is {gain.reshape(-1)[index]:g}, beyond what a 32-bit multiplier holds",
-            "pass another dt, scale r, or use float mode (quantize=0)",
-        )
+    fits = _none(shift > MAX_GAIN_SHIFT, gain, name, "gain", "too small for a 32-bit multiplier", remedy, findings)
+    fits &= _none(_outside(factor), gain, name, "gain", "too large for a 32-bit multiplier", remedy, findings)
+    if not fits:
         return np.zeros(gain.shape, np.int64), np.zeros(gain.shape, np.int64)
     return factor.astype(np.int64), shift.astype(np.int64)
+
+
+def mean(pool: Pool, findings: Findings | None = None) -> tuple[int, int]:
+    """m and e of an AvgPool2d, which divides the sum over each window by its area, as `multiplier` gives them."""
+    area = pool.kernel[0] * pool.kernel[1]
+    m, e = multiplier(pool.name, np.array(1 / area), findings or Findings(""), "pool smaller windows")
+    return int(m), int(e)

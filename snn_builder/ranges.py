@@ -11,10 +11,9 @@ import dataclasses
 
 import numpy as np
 
-from .errors import Findings
 from .network import Conv, Delay, Linear, Neuron, Pool, Scale, Terminal, Threshold
 from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program, is_int8
-from .quantise import multiplier
+from .quantise import mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,10 +132,10 @@ def _pool(program: Program, pool: Pool, x: Range, found: Decisions) -> Range:
         return total
     brought = total.scaled(STATE_FRAC - program.input_frac(pool.name))
     found.rescale_saturates[pool.name] = not brought.fits_int32
-    m, e = (int(part) for part in multiplier(pool.name, np.array(1 / area), Findings("")))
-    mean = Range((m * brought.saturated().low) >> e, (m * brought.saturated().high) >> e)
-    found.gain_saturates[pool.name] = not mean.fits_int32
-    return mean.saturated()
+    m, e = mean(pool)
+    result = Range((m * brought.saturated().low) >> e, (m * brought.saturated().high) >> e)
+    found.gain_saturates[pool.name] = not result.fits_int32
+    return result.saturated()
 
 
 def _neuron(program: Program, neuron: Neuron, x: Range, found: Decisions) -> Range:

@@ -20,8 +20,6 @@ from .nodes import SUPPORTED, Draft, draft
 
 __all__ = ["SUPPORTED", "read"]
 
-MOST_ELEMENTS = 1 << 28  # of one layer; a damaged shape must not ask for all memory there is
-
 
 def read(path: str | os.PathLike[str], findings: Findings | None = None) -> Network:
     """Reads and checks a NIR file. Raises `Unreadable` where there is no NIR graph to read and `Refused` where the graph is not one
@@ -57,10 +55,14 @@ def _resolve_shapes(drafts: dict[str, Draft], edges: tuple[tuple[str, str], ...]
         node = made.build(shapes[0], findings)
         if node is not None or made.failed:
             del waiting[name]
-        if node is not None:
+        huge = () if node is None else max(node.input_shape, node.output_shape, key=size)
+        if size(huge) > hdf5.MOST_VALUES:
+            findings.error(name, f"{_dims(huge)} elements are more than any board holds", "correct its shape")
+        elif node is not None:
             nodes[name] = node
             for neighbour in (*before.get(name, ()), *after.get(name, ())):
                 heapq.heappush(pending, neighbour)
+    findings.refuse()  # what comes after a node that is refused is not to blame
     for name, made in waiting.items():
         findings.error(name, *made.unknown_shape)
     return {name: nodes[name] for name in drafts if name in nodes}
@@ -70,11 +72,6 @@ def _check_graph(network: Network, findings: Findings) -> None:
     for kind in ("Input", "Output"):
         if not network.terminals(kind):
             findings.error("", f"the graph has no {kind} node", f"export it with an {kind}")
-    for name, node in network.nodes.items():
-        if size(node.output_shape) > MOST_ELEMENTS:
-            findings.error(
-                name, f"{_dims(node.output_shape)} elements are more than any board holds", "correct its shape"
-            )
     mismatches = []
     for source, target in network.edges:
         before, after = network.nodes[source], network.nodes[target]
@@ -108,7 +105,7 @@ def _metadata_dt(metadata: dict[str, Any], findings: Findings) -> float | None:
     if value is None:
         return None
     array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "fiu" or not np.all(np.isfinite(array)) or np.any(array <= 0):
+    if array.size != 1 or array.dtype.kind not in "fiu" or not 0 < float(array.reshape(())) < np.inf:
         findings.error(
             "", "the graph's metadata key dt is not a positive number", "correct it, or remove it and pass dt="
         )

@@ -13,10 +13,9 @@ from collections.abc import Callable
 import numpy as np
 
 from .data import as_numbers
-from .errors import Findings
 from .network import Conv, Delay, Flatten, Linear, Network, Neuron, Pool, Scale, Terminal, Threshold, size
 from .program import INT32_MAX, INT32_MIN, STATE_FRAC, Array, Program, SynapseParameters, is_int8, summed_order
-from .quantise import multiplier
+from .quantise import mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _stateless(program: Program, name: str, x: Array) -> Array:
         area = node.kernel[0] * node.kernel[1]
         if not integer:
             return total * np.float32(1 / area)
-        m, e = (int(part) for part in multiplier(name, np.array(1 / area), Findings("")))
+        m, e = mean(node)
         return sat32((m * rescale(total, STATE_FRAC - program.input_frac(name))) >> e)
     assert isinstance(node, (Flatten, Terminal))
     return x

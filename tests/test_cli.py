@@ -84,19 +84,20 @@ def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str], net: 
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("hello", "not a module of the snn dialect"), ("module {}", None)],
-)
+    ("command", "text", "problem"),
+    [
+        ("lower", "hello", "not a module of the snn dialect: "),
+        ("emit-c", "hello", "not a lowered module: "),
+        ("emit-c", "module {}", "not a lowered module: it has no attribute snn.name; make it with `python -m snn_builder lower`"),
+    ],
+)  # fmt: skip
 def test_text_that_is_no_network(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str | None
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, text: str, problem: str
 ) -> None:
     (tmp_path / "x.mlir").write_text(text)
-    for command in ("lower", "emit-c"):
-        if line is not None:
-            assert refused(capsys, 2, command, tmp_path / "x.mlir", "-o", tmp_path / "y").startswith(
-                f"{tmp_path / 'x.mlir'}: "
-            )
-            assert not (tmp_path / "y").exists()
+    line = refused(capsys, 2, command, tmp_path / "x.mlir", "-o", tmp_path / "y")
+    assert line.startswith(f"{tmp_path / 'x.mlir'}: {problem}")
+    assert not (tmp_path / "y").exists()
 
 
 def test_simulate(net: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from support import CORPUS, chain, lif, needs_corpus, terminal, write_nir
 
 from snn_builder.discretise import Discrete, discretise
 from snn_builder.errors import Findings, Refused
+from snn_builder.options import Options
+from snn_builder.pipeline import compile_network
 from snn_builder.reader import read
 
 
@@ -120,6 +122,36 @@ def test_folded_weight_must_stay_finite(tmp_path: Path) -> None:
     assert refusal(path, 0.001) == (
         "fc: a weight times the gain 100 of neuron is not a finite float; scale the weights or r of the neuron down"
     )
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("neuron", "dt", "line"),
+    [
+        (lif(1, tau=np.array([1e-308])), 1e3, "tau[0] is 1e-308, shorter than dt = 1000: decay -inf is outside [0, 1]; pass a smaller dt"),
+        (lif(1, r=np.array([1e308])), 1e-2, None),
+        (lif(2, tau=np.full(2, 1e-3), r=np.array([1.0, 1e308]), v_leak=np.zeros(2)), 1e-3, None),
+        (lif(2, tau=np.full(2, 1e10), r=np.array([1.0, 1e308])), 1e9, "gain[1] is not a finite number with dt = 1e+09; correct its parameters, or pass another dt"),
+        (lif(2, tau=np.full(2, 1e10), v_leak=np.array([0, -1e308])), 1e9, "leak[1] is not a finite number with dt = 1e+09; correct its parameters, or pass another dt"),
+        ({"type": "Delay", "delay": np.array([0.001, 1e300])}, 1e-10, "a delay of inf steps; at most 65535 steps fit: pass a larger dt"),
+        ({"type": "Delay", "delay": np.array([1e300])}, 1e-3, "a delay of 1e+303 steps; at most 65535 steps fit: pass a larger dt"),
+        ({"type": "Delay", "delay": np.array([70.0])}, 1e-3, "a delay of 70000 steps; at most 65535 steps fit: pass a larger dt"),
+    ],
+)  # fmt: skip
+def test_extreme_numbers_are_refused_without_a_warning(
+    tmp_path: Path, neuron: dict[str, Any], dt: float, line: str | None
+) -> None:
+    size = len(neuron["tau"] if "tau" in neuron else neuron["delay"])
+    nodes = {"i": terminal("Input", size), "o": terminal("Output", size), "n": neuron}
+    path = write_nir(tmp_path / "net.nir", nodes, [("i", "n"), ("n", "o")])
+    if line is not None:
+        assert refusal(path, dt) == f"n: {line}"
+    else:
+        for quantize in (False, True):
+            with pytest.raises(
+                Refused, match=r"n: gain.* is beyond the range of a 32-bit float|too large for a 32-bit"
+            ):
+                compile_network(path, Options(dt=dt, quantize=quantize))
 
 
 @needs_corpus

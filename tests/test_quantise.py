@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import chain, lif
+from support import chain, lif, terminal, write_nir
 
 from snn_builder.errors import Findings, Refused
 from snn_builder.options import Options
 from snn_builder.pipeline import compile_network
 from snn_builder.program import Program
-from snn_builder.quantise import weight_scale
+from snn_builder.quantise import mean, weight_scale
 
 
 def quantised(
@@ -77,13 +77,36 @@ def test_gain_multiplier(tmp_path: Path) -> None:
         (lif(1, v_threshold=np.array([6e5])), None, 0.001, "neuron: v_threshold[0] is 600000, beyond int32 in Q12 (less than 524288); scale the network down, or use float mode (quantize=0)"),
         (lif(1, v_reset=np.array([-6e5])), None, 0.001, "neuron: v_reset[0] is -600000, beyond int32 in Q12 (less than 524288); scale the network down, or use float mode (quantize=0)"),
         (lif(1), [6e5], 0.001, "fc: bias[0] is 600000, beyond int32 in Q12 (less than 524288); scale the network down, or use float mode (quantize=0)"),
-        (lif(2, r=np.array([1e-5, 10.0])), None, 0.001, "neuron: gain[0] is 1e-06, beyond what a 32-bit multiplier holds; pass another dt, scale r, or use float mode (quantize=0)"),
+        (lif(2, r=np.array([1e-5, 10.0])), None, 0.001, "neuron: gain[0] is 1e-06, too small for a 32-bit multiplier; pass another dt, scale r, or use float mode (quantize=0)"),
     ],
 )  # fmt: skip
 def test_refused(tmp_path: Path, neuron: dict[str, Any], bias: Any, dt: float, line: str) -> None:
     with pytest.raises(Refused) as caught:
         quantised(tmp_path, [[1.0]] * len(neuron["tau"]), neuron, bias, dt)
     assert str(caught.value) == f"{tmp_path / 'net.nir'}: {line}"
+
+
+@pytest.mark.parametrize(("height", "fits"), [(362, True), (363, False)])  # of an area below and above 2^17
+def test_a_mean_over_too_many_is_refused(tmp_path: Path, height: int, fits: bool) -> None:
+    pool = {"type": "AvgPool2d", "kernel_size": [height, 362], "stride": [1, 1], "padding": [0, 0]}
+    nodes = {"i": terminal("Input", 1, height, 362), "p": pool, "o": terminal("Output", 1, 1, 1)}
+    path = write_nir(tmp_path / "net.nir", nodes, [("i", "p"), ("p", "o")])
+    if fits:
+        network = compile_network(path, Options(quantize=True)).network
+        assert mean(network.nodes["p"]) == (round(2**31 / (height * 362)), 31)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(Refused) as caught:
+            compile_network(path, Options(quantize=True))
+        problem = f"p: gain[0] is {1 / (height * 362):.7g}, too small for a 32-bit multiplier"
+        assert str(caught.value) == f"{path}: {problem}; pool smaller windows, or use float mode (quantize=0)"
+
+
+@pytest.mark.parametrize("value", [1e300, 1e308])
+@pytest.mark.filterwarnings("error")
+def test_extreme_numbers_are_refused_without_a_warning(tmp_path: Path, value: float) -> None:
+    for field, changed in (("v_threshold", lif(1, v_threshold=np.array([value]))), ("bias", lif(1))):
+        with pytest.raises(Refused, match=rf"{field}\[0\] is 1e\+30[08], beyond int32 in Q12"):
+            quantised(tmp_path, [[1.0]], changed, [value] if field == "bias" else None)
 
 
 def test_lost_precision_is_warned_about(tmp_path: Path) -> None:

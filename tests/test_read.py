@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,15 @@ def small(**changed: Any) -> dict[str, dict[str, Any]]:
         "output": terminal("Output", 2),
     }
     return nodes | changed
+
+
+def conv(size: int, padding: int = 0) -> dict[str, Any]:
+    stored = {
+        "input_shape": np.array([size, size]),
+        "padding": np.array([padding, padding]),
+        "stride": np.array([1, 1]),
+    }
+    return {"type": "Conv2d", "weight": np.ones((1, 1, 1, 1)), **stored}
 
 
 EDGES = [("input", "fc"), ("fc", "lif"), ("lif", "output")]
@@ -78,6 +90,78 @@ def test_hdf5_without_a_graph(tmp_path: Path) -> None:
     assert refusal(path, Unreadable) == "an HDF5 file without a NIR graph; export the network with nir.write"
 
 
+def without(tree: h5py.File, name: str) -> h5py.File:
+    del tree[name]
+    return tree
+
+
+def nested(group: h5py.Group, depth: int) -> None:
+    for _ in range(depth):
+        group = group.create_group("deeper")
+
+
+def links(group: h5py.Group) -> None:
+    """2^40 groups in a few hundred bytes."""
+    for _ in range(40):
+        inner = group.create_group("a")
+        group["b"] = inner
+        group = inner
+
+
+DAMAGE: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
+    "edges": (lambda tree: without(tree, "node/edges"), "the graph's edges are not pairs of node names"),
+    "threes": (
+        lambda tree: without(tree, "node/edges")["node"].__setitem__("edges", np.full((2, 3), b"fc")),
+        "the graph's edges are not pairs of node names",
+    ),
+    "numbers": (
+        lambda tree: without(tree, "node/edges")["node"].__setitem__("edges", np.zeros((3, 2))),
+        "the graph's edges are not pairs of node names",
+    ),
+    "group": (
+        lambda tree: without(tree, "node/edges").create_group("node/edges"),
+        "the graph's edges are not pairs of node names",
+    ),
+    "metadata": (lambda tree: tree["node"].__setitem__("metadata", 1), "the graph's metadata is not a group of keys"),
+    "nodes": (lambda tree: without(tree, "node/nodes"), "a graph without nodes"),
+    "node": (
+        lambda tree: without(tree, "node/nodes/fc")["node/nodes"].__setitem__("fc", 1),
+        "fc: not a group of fields",
+    ),
+    "deep": (lambda tree: nested(tree["node"], 2000), "groups are nested more than 200 deep"),
+    "loop": (lambda tree: tree["node"].__setitem__("again", tree["node"]), "the group again is a link to one that has another place"),
+    "links": (lambda tree: links(tree["node"]), f"the group {'/'.join('a' * 39 + 'b')} is a link to one that has another place"),
+    "unwritten": (
+        lambda tree: without(tree, "node/nodes/fc/weight").create_dataset("node/nodes/fc/weight", (2**45,), "f4"),
+        "35,184,372,088,832 values of nodes/fc/weight are more than any board holds",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_named(tmp_path: Path, what: str) -> None:
+    path = write_nir(tmp_path / "net.nir", small(), EDGES)
+    change, line = DAMAGE[what]
+    with h5py.File(path, "a") as tree:
+        change(tree)
+    assert refusal(path, Unreadable) == f"{line}; export the network with nir.write"
+
+
+def test_a_nested_graph_without_nodes(tmp_path: Path) -> None:
+    path = write_nir(tmp_path / "net.nir", small(fc={"type": "NIRGraph", "nodes": {}, "edges": []}), EDGES)
+    with h5py.File(path, "a") as tree:
+        del tree["node/nodes/fc/nodes"]
+    assert refusal(path, Unreadable) == "fc: a graph without nodes; export the network with nir.write"
+
+
+def test_a_graph_without_edges_has_none(tmp_path: Path) -> None:
+    path = write_nir(tmp_path / "net.nir", small(), EDGES)
+    with h5py.File(path, "a") as tree:
+        del tree["node/edges"]
+        tree["node/edges"] = np.zeros(0)
+    assert refusal(path) == "fc: nothing feeds this Affine; connect it, or remove it"
+
+
 # -- Refused nodes and edges --------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +169,10 @@ def test_hdf5_without_a_graph(tmp_path: Path) -> None:
     ("changed", "line"),
     [
         ({"fc": {"type": "Magic"}}, "fc: node type Magic is not supported; use " + ", ".join(SUPPORTED)),
+        ({"fc": {"type": ""}}, "fc: no type stored; export the node with its type"),
+        ({"fc": {"type": 7}}, "fc: no type stored; export the node with its type"),
+        ({"fc": conv(2**40)}, "fc: 1x1099511627776x1099511627776 elements are more than any board holds; correct its shape"),
+        ({"fc": conv(1, padding=2**20)}, "fc: 1x2097153x2097153 elements are more than any board holds; correct its shape"),
         ({"fc": {"type": "Linear"}}, "fc: no weight stored; export the node with its weight"),
         ({"fc": {"type": "Linear", "weight": np.array([[1.0, np.nan, 1], [1, 1, 1]])}}, "fc: weight[0, 1] is nan; every parameter must be a finite number: check the training"),
         ({"fc": {"type": "Linear", "weight": np.array([[1.0, 1, 1], [1, -np.inf, 1]])}}, "fc: weight[1, 1] is -inf; every parameter must be a finite number: check the training"),
@@ -209,6 +297,18 @@ def test_file_order_does_not_matter(tmp_path: Path) -> None:
     forward = read(write_nir(tmp_path / "a.nir", small(), EDGES))
     backward = read(write_nir(tmp_path / "b.nir", dict(reversed(small().items())), EDGES[::-1]))
     assert list(forward.nodes) == list(backward.nodes) and forward.edges == backward.edges
+
+
+def test_shapes_go_through_long_chains(tmp_path: Path) -> None:
+    """Against their names' order, where every node waits for the one before it."""
+    names = [f"n{index:04}" for index in reversed(range(1000))]
+    nodes = small() | {name: {"type": "Flatten", "start_dim": 0} for name in names}
+    path = ["input", "fc", *names, "lif", "output"]
+    start = time.monotonic()
+    network = read(write_nir(tmp_path / "net.nir", nodes, list(itertools.pairwise(path))))
+    assert {network.nodes[name].output_shape for name in names} == {(2,)}
+    assert network.predecessors("lif") == ["n0000"] and network.successors("fc") == ["n0999"]
+    assert time.monotonic() - start < 60  # minutes where a node looks at every edge
 
 
 @needs_corpus

@@ -10,11 +10,10 @@ import numpy as np
 
 from .. import __version__, dialect
 from ..dialect import event
-from ..errors import Findings
 from ..names import CNames, printable
 from ..network import Conv, Delay, Flatten, Linear, Neuron, Pool, Scale, Shape, Terminal, Threshold, size
 from ..program import STATE_FRAC, Program
-from ..quantise import multiplier
+from ..quantise import mean
 from ..ranges import Decisions
 from .layout import Constant, Layout, Variable, element_of, order_of, value_order, wanted_order
 
@@ -240,10 +239,10 @@ class _Step:
             shift = STATE_FRAC - self.program.input_frac(name)
             saturate = self.decisions.rescale_saturates[name]
             dialect.rescale(total, total, shift=shift, saturate=saturate, loc=_loc(name, f"to Q12: {_shift(shift)}"))
-            m, e = (int(part) for part in multiplier(name, np.array(1 / area), Findings("")))
+            m, e = mean(node)
         saturate = self.decisions.gain_saturates.get(name, False)
-        mean = (float(np.float32(1 / area)), m)
-        dialect.gain(total, total, gain=mean, shift=e, saturate=saturate, loc=_loc(name, f"divided by {area}"))
+        gain = (float(np.float32(1 / area)), m)
+        dialect.gain(total, total, gain=gain, shift=e, saturate=saturate, loc=_loc(name, f"divided by {area}"))
 
     def _threshold(self, node: Threshold) -> None:
         x = self._input(node.name).array

@@ -35,4 +35,4 @@ def generate(env: Any) -> None:
 
 def exists(env: Any) -> bool:
     """Whether the compiler's own dependencies are installed."""
-    return all(importlib.util.find_spec(module) is not None for module in ("mlir", "nir", "h5py", "numpy"))
+    return all(importlib.util.find_spec(module) is not None for module in ("mlir", "h5py", "numpy"))

@@ -25,7 +25,7 @@ from .session import action, one_line
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # what decides about the bytes of generated files, beside the package itself
-DISTRIBUTIONS = ("xtc-mlir-python-bindings", "numpy", "nir", "h5py")
+DISTRIBUTIONS = ("xtc-mlir-python-bindings", "numpy", "h5py")
 SNN = "$SNN_PYTHON -m snn_builder"
 
 
