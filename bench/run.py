@@ -33,7 +33,7 @@ from snn_builder.exporter import texts  # noqa: E402
 from snn_builder.exporter.layout import lay_out  # noqa: E402
 from snn_builder.lowering import lower  # noqa: E402
 from snn_builder.names import CNames  # noqa: E402
-from snn_builder.network import Linear  # noqa: E402
+from snn_builder.network import Conv, Linear  # noqa: E402
 from snn_builder.options import Options  # noqa: E402
 from snn_builder.pipeline import compile_network  # noqa: E402
 from snn_builder.program import Program  # noqa: E402
@@ -43,7 +43,9 @@ DENSITIES = (0.5, 2, 8, 25, 50, 100)  # percent of the inputs that spike
 STEPS = 10
 TOOLCHAINS = ("gcc", "zig")
 X86 = ["-O3", "-march=x86-64-v3", "-g0", "-ffp-contract=off", "-DSNN_FP_CONTRACT_OFF", "-std=c11"]
-OXFORD = ROOT.parent / "shared" / "corpus" / "oxford"
+CORPUS = ROOT.parent / "shared" / "corpus"
+OWN = ("oxford", "scnn_mnist")  # networks of the corpus, where it is, with their own input
+WINDOWS = ("scnn_mnist",)  # networks with convolutions: on RV32 only, the dense kernel beside the event kernel
 
 
 # -- Networks -----------------------------------------------------------------------------------------------------------------
@@ -79,17 +81,22 @@ def networks(folder: Path) -> dict[str, Path]:
         "784-256-10": layers(folder / "lif256.nir", [784, 256, 10], 0.065, "LIF", 2),
         "200-256-200": layers(folder / "cuba.nir", [200, 256, 200], 0.06, "CubaLIF", 3),
     }
-    return found | ({"oxford": OXFORD / "oxford.nir"} if OXFORD.is_dir() else {})
+    return found | {name: CORPUS / name / f"{name}.nir" for name in OWN if CORPUS.is_dir()}
 
 
 def inputs_of(name: str, program: Program) -> Iterator[tuple[str, np.ndarray]]:
-    """Random spikes of each density, and a network's own data."""
+    """Random spikes of each density, and a network's own data; of a convolutional one that alone, and thinned to 2 %."""
     (given,) = program.network.terminals("Input")
+    if name in WINDOWS:
+        own = np.load(CORPUS / name / "input.npy")[None].astype(np.float32)
+        yield "2 %", own * (np.random.default_rng(2).random(own.shape) < 0.02 / np.mean(own != 0))
+        yield "own", own
+        return
     for density in DENSITIES:
         rng = np.random.default_rng(7)
         yield f"{density:g} %", (rng.random((1, STEPS, *given.shape)) < density / 100).astype(np.float32)
     if name == "oxford":
-        yield "own", np.load(OXFORD / "input.npy")[None, :50]
+        yield "own", np.load(CORPUS / name / "input.npy")[None, :50]
 
 
 # -- RV32 ---------------------------------------------------------------------------------------------------------------------
@@ -144,7 +151,7 @@ def fnv(values: np.ndarray) -> int:
 
 
 def events_of(program: Program, result: Simulation) -> tuple[float, dict[str, float]]:
-    """Synaptic events per step, and the rate at which each source of a synapse spikes."""
+    """Synaptic events per step, 0 where convolutions make them hard to count, and the rate at which each source of a Linear spikes."""
     total, rates = 0.0, {}
     for node in program.network.nodes.values():
         if isinstance(node, Linear):
@@ -152,7 +159,8 @@ def events_of(program: Program, result: Simulation) -> tuple[float, dict[str, fl
             fired = result.trace[source] != 0
             rates[source] = float(fired.mean())
             total += float(fired.reshape(*fired.shape[:2], -1).sum(2).mean()) * node.weight.shape[0]
-    return total, rates
+    windows = any(isinstance(node, Conv) for node in program.network.nodes.values())
+    return 0.0 if windows else total, rates
 
 
 def on_rv32(program: Program, data: np.ndarray, folder: Path, toolchain: str, stack: bool = True) -> dict[str, Any]:
@@ -315,20 +323,26 @@ def main() -> None:
     toolchains = [name for name in TOOLCHAINS if board_images.board("xheep").toolchain(name).compiler()]
     report: dict[str, list[dict[str, Any]]] = {"rv32": [], "x86": []}
     print(
-        f"{'network':12} {'input':>6} {'tools':5} {'instr/step':>12} {'/event':>7} {'code':>6} {'state':>6} {'stack':>6}  rates"
+        f"{'network':12} {'kernel':6} {'input':>6} {'tools':5} {'instr/step':>12} {'/event':>7} {'code':>6} {'state':>6} "
+        f"{'stack':>6}  rates"
     )
-    for name, nir in networks(chosen.out).items():
-        options = Options(quantize=True, kernel="event")
+    kernels = [(name, nir, kernel) for name, nir in networks(chosen.out).items() for kernel in ("event", "dense")]
+    for name, nir, kernel in kernels:
+        if kernel == "dense" and name not in WINDOWS:
+            continue
+        options = Options(quantize=True, kernel=kernel)
         program = compile_network(nir, options, Findings(nir))
         for label, data in inputs_of(name, program):
             if chosen.quick and label not in ("8 %", "own"):
                 continue
             for toolchain in toolchains[: 1 if chosen.quick else None]:
-                folder = chosen.out / re.sub(r"\W", "", f"{name}{label}{toolchain}")
+                folder = chosen.out / re.sub(r"\W", "", f"{name}{label}{toolchain}{kernel}")
                 row = on_rv32(program, data, folder, toolchain)
-                report["rv32"].append({"network": name, "input": label, "toolchain": toolchain, **row})
+                report["rv32"].append(
+                    {"network": name, "kernel": kernel, "input": label, "toolchain": toolchain, **row}
+                )
                 print(
-                    f"{name:12} {label:>6} {toolchain:5} {row['instructions_per_step']:>12,.1f} "
+                    f"{name:12} {kernel:6} {label:>6} {toolchain:5} {row['instructions_per_step']:>12,.1f} "
                     f"{row['instructions_per_event'] or 0:>7.2f} {row['code_bytes']:>6} {row['state_bytes']:>6} "
                     f"{row['stack_bytes']:>6}  {row['rates']}",
                     flush=True,
@@ -337,6 +351,8 @@ def main() -> None:
         f"\n{'network':12} {'input':>6} {'tools':5} {'event ns':>9} {'baseline':>9} {'ratio':>6}   x86-64, {' '.join(X86[:2])}"
     )
     for name, nir in networks(chosen.out).items():
+        if name in WINDOWS:
+            continue
         program = compile_network(nir, Options(quantize=True, kernel="event", form="column"), Findings(nir))
         for density in (5, *DENSITIES) if not chosen.quick else (5, 50):
             for toolchain in TOOLCHAINS:
