@@ -44,7 +44,7 @@ def looped(path: Path, **changed: Any) -> Path:
     """input -> fc -> neuron -> output, and neuron -> back -> neuron."""
     nodes = {
         "input": terminal("Input", 1, 2, 2),
-        "fc": {"type": "Affine", "weight": np.full((3, 4), 0.5), "bias": np.zeros(3)},
+        "fc": {"type": "Affine", "weight": np.full((3, 4), 0.5), "bias": np.full(3, 0.25)},
         "back": {"type": "Linear", "weight": np.full((3, 3), 0.25)},
         "neuron": lif(3, **changed),
         "output": terminal("Output", 3),

@@ -67,10 +67,10 @@ def test_the_tutorial(tmp_path: Path) -> None:
         else:
             assert language == "text", f"a block of {language} without a file name"
             assert missing(text, printed) == [], printed
-    assert commands == text_blocks_with_commands() and len(accuracies) >= 4 and min(accuracies) >= 85
+    assert commands == count_of_commands() and len(accuracies) >= 4 and min(accuracies) >= 85
     assert len(spikes_agree) == 3 and min(spikes_agree) >= 0.9
 
 
-def text_blocks_with_commands() -> int:
+def count_of_commands() -> int:
     """Counted in another way than the test reads them, so that none is passed over."""
     return (ROOT / "docs" / "tutorial.md").read_text().count("\n```sh\n") - 1
