@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -320,7 +322,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one density, one toolchain")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    toolchains = [name for name in TOOLCHAINS if board_images.board("xheep").toolchain(name).compiler()]
+    known = board_images.board("xheep").toolchains
+    toolchains = [name for name in TOOLCHAINS if known[name].compiler()]
     report: dict[str, list[dict[str, Any]]] = {"rv32": [], "x86": []}
     print(
         f"{'network':12} {'kernel':6} {'input':>6} {'tools':5} {'instr/step':>12} {'/event':>7} {'code':>6} {'state':>6} "
@@ -350,12 +353,15 @@ def main() -> None:
     print(
         f"\n{'network':12} {'input':>6} {'tools':5} {'event ns':>9} {'baseline':>9} {'ratio':>6}   x86-64, {' '.join(X86[:2])}"
     )
-    for name, nir in networks(chosen.out).items():
+    hosts = [name for name in TOOLCHAINS if platform.machine() == "x86_64" and (name == "zig" or shutil.which(name))]
+    if not hosts:
+        print("not measured: this is no x86-64")
+    for name, nir in networks(chosen.out).items() if hosts else ():
         if name in WINDOWS:
             continue
         program = compile_network(nir, Options(quantize=True, kernel="event", form="column"), Findings(nir))
         for density in (5, *DENSITIES) if not chosen.quick else (5, 50):
-            for toolchain in TOOLCHAINS:
+            for toolchain in hosts:
                 folder = chosen.out / re.sub(r"\W", "", f"x86{name}{toolchain}")
                 times = on_x86(program, folder, toolchain, density, 20 if chosen.quick else 100)
                 report["x86"].append({"network": name, "density": density, "toolchain": toolchain, **times})

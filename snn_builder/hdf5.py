@@ -108,6 +108,8 @@ class _Tree:
     def field(self, item: Any, path: tuple[str, ...]) -> Any:
         if isinstance(item, h5py.Group):
             return self.fields(item, path)
+        if not isinstance(item, h5py.Dataset):
+            raise _damaged(self.file, "", f"{'/'.join(path)} is neither a group nor a data set")
         self.values += item.size or 0
         if self.values > MOST_VALUES:
             problem = f"{item.size:,d} values of {'/'.join(path)} are more than any board holds"

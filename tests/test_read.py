@@ -131,6 +131,10 @@ DAMAGE: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
     "deep": (lambda tree: nested(tree["node"], 2000), "groups are nested more than 200 deep"),
     "loop": (lambda tree: tree["node"].__setitem__("again", tree["node"]), "the group again is a link to one that has another place"),
     "links": (lambda tree: links(tree["node"]), f"the group {'/'.join('a' * 39 + 'b')} is a link to one that has another place"),
+    "dangling": (
+        lambda tree: without(tree, "node/nodes/fc/weight")["node/nodes/fc"].__setitem__("weight", h5py.SoftLink("/no")),
+        "nodes/fc/weight is neither a group nor a data set",
+    ),
     "unwritten": (
         lambda tree: without(tree, "node/nodes/fc/weight").create_dataset("node/nodes/fc/weight", (2**45,), "f4"),
         "35,184,372,088,832 values of nodes/fc/weight are more than any board holds",
