@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+APART = {"scons", "_share"}  # folders of the package that generate nothing
 
 
 def depfile_text(targets: Iterable[str | os.PathLike[str]], sources: Iterable[str | os.PathLike[str]]) -> str:
@@ -21,7 +22,9 @@ def depfile_text(targets: Iterable[str | os.PathLike[str]], sources: Iterable[st
 def compiler_files() -> list[Path]:
     """Every file of this package that can decide about what is generated."""
     return sorted(
-        path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".mlir") and "scons" not in path.parent.parts
+        path
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".mlir") and path.relative_to(PACKAGE).parts[0] not in APART
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support import ROOT, chain, lif
 
+from snn_builder import depfile
 from snn_builder.__main__ import main
 
 EXAMPLES = ROOT / "examples"
@@ -145,6 +146,15 @@ def test_cmake_dir(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # -- generate for build tools
+
+
+def test_the_compiler_s_files_are_found_below_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "scons" / "snn_builder"
+    for file in ("reader.py", "dialect/snn.irdl.mlir", "scons/stages.py"):
+        (package / file).parent.mkdir(parents=True, exist_ok=True)
+        (package / file).touch()
+    monkeypatch.setattr(depfile, "PACKAGE", package)
+    assert [path.name for path in depfile.compiler_files()] == ["snn.irdl.mlir", "reader.py"]
 
 
 def test_depfile(tmp_path: Path) -> None:
