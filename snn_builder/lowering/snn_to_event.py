@@ -147,10 +147,9 @@ class _Function:
             return  # a block of outputs would be written before the next one reads it
         if len({_blocks(node) for node in synapses}) > 1:
             return
-        for node in merged:
-            between = (other for other in self.nodes if node.place < other.place < last and other.place not in places)
-            if any(node.conflicts(other) for other in between):
-                return
+        between = [o for o in self.nodes if merged[0].place < o.place < last and o.place not in places]
+        if any(node.place < other.place and node.conflicts(other) for other in between for node in merged):
+            return
         for place in places:
             self.layer[place] = merged
 
