@@ -155,9 +155,9 @@ def test_another_version_of_the_compiler_compiles_again(tree: Tree, tmp_path: Pa
 
 
 def test_another_version_of_a_library_generates_again(tree: Tree, tmp_path: Path) -> None:
-    folder = tmp_path / "libraries" / "nir-99.dist-info"
+    folder = tmp_path / "libraries" / "h5py-99.dist-info"
     folder.mkdir(parents=True)
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: nir\nVersion: 99\n")
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: h5py\nVersion: 99\n")
     assert tree.build(env={"PYTHONPATH": str(folder.parent)}).steps() == GENERATORS
 
 
