@@ -547,6 +547,20 @@ def test_windows_that_fill_the_lanes(kernel: int, channels: int, value: float, t
     )  # an output of equal weights, after two steps
 
 
+def test_more_taps_than_65535(tmp_path: Path) -> None:
+    """A small input, whose windows are mostly padding: rows of weights are counted by the kernel, not by the input."""
+    channels, kernel = 8192, 3
+    weight = np.zeros((1, channels, kernel, kernel), np.float32)
+    weight[0, -1, -1, -1] = 2  # what the last channel meets in the only window that sees it so
+    window = {"stride": [1, 1], "padding": [2, 2], "dilation": [1, 1], "groups": 1, "input_shape": np.array([1, 1])}
+    nodes = {"input": terminal("Input", channels, 1, 1), "conv": {"type": "Conv2d", "weight": weight, **window}}
+    nodes |= {"i": {"type": "I", "r": np.ones((1, 3, 3))}, "output": terminal("Output", 1, 3, 3)}
+    nir = write_nir(tmp_path / "wide.nir", nodes, list(itertools.pairwise(nodes)))
+    spike = np.zeros((1, 1, channels, 1, 1), np.float32)
+    spike[0, 0, -1] = 1
+    assert check(nir, PACKED, {"input": spike}, tmp_path)[0, 0].tolist() == [2 * 4096, 0, 0, 0, 0, 0, 0, 0, 0]
+
+
 def test_a_window_is_no_array(tmp_path: Path) -> None:
     """A convolution needs lists only: no sums of all outputs, no transposed copy that is read as a whole."""
     rng = np.random.default_rng(0)

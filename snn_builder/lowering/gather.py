@@ -192,7 +192,7 @@ class WindowGather(Gather):
 
     def move_to(self, place: list[ir.Value], group: ir.Value) -> None:
         """Lists what the window at a place of the output sees, as rows of weights, and beside it the values."""
-        self.events = self._per_tap("window", element_type(self._inputs))
+        self.events = self._per_tap("window", ir.IntegerType.get_unsigned(16 if self.inputs <= 0xFFFF else 32))
         self.count = variable(f"{self._prefix}_seen", ir.IndexType.get(), index(0))
         if self._values is not None:
             self.x = self._per_tap("values", element_type(self._values))

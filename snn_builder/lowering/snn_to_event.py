@@ -279,7 +279,9 @@ class _Function:
         """Does an operation read of the network's transposed input only what is listed?"""
         if reader.name == "snn.sumpool2d":
             return not ir.BoolAttr(reader.attributes["saturate"]).value
-        return reader == transposed.op or reader.name in (*_SYNAPSES, "snn.gather", "snn.gather2d", "snn.scatter2d")
+        if reader.name in _SYNAPSES:
+            return _rank(operands(reader)["w"][0]) == 3
+        return reader == transposed.op or reader.name in ("snn.gather", "snn.gather2d", "snn.scatter2d")
 
     def _new_list(self, name: str, of: ir.Value) -> tuple[ir.Value, ir.Value]:
         count = _count(of)
