@@ -568,22 +568,27 @@ IF = {"type": "IF", "r": ONES, "v_threshold": ONES}
 @pytest.mark.parametrize(
     ("neuron", "changed", "bias", "spikes"),
     [
-        pytest.param(IF, {}, 0.0, [1, 0, 0, 0, 0], id="is passed over"),
-        pytest.param(IF, {"reset": "subtract"}, 0.0, [1, 1, 1, 0, 0], id="subtracts"),
-        pytest.param(IF, {"reset_delay": 1}, 0.0, [1, 0, 0, 0, 0], id="resets late"),
+        pytest.param(IF, {}, 0.0, [1, 0, 0, 1, 0], id="is passed over"),
+        pytest.param(IF, {"reset": "subtract"}, 0.0, [1, 1, 1, 1, 1], id="subtracts"),
+        pytest.param(IF, {"reset_delay": 1}, 0.0, [1, 0, 0, 1, 0], id="resets late"),
         pytest.param(IF | {"v_reset": 2 * ONES}, {}, 0.0, [1, 1, 1, 1, 1], id="resets above its threshold"),
         pytest.param(IF | {"v_threshold": -ONES}, {}, 0.0, [1, 1, 1, 1, 1], id="threshold below 0"),
-        pytest.param(IF, {}, 0.5, [1, 0, 0, 1, 0], id="bias"),
+        pytest.param(IF, {}, 0.6, [1, 0, 1, 1, 0], id="bias"),
         pytest.param(
             {"type": "LIF", "r": 2 * ONES, "tau": 0.002 * ONES, "v_leak": 3 * ONES, "v_threshold": ONES}, {}, 0.0,
             [1, 1, 1, 1, 1], id="leak",
+        ),
+        pytest.param(
+            {"type": "LIF", "r": 2 * ONES, "tau": 0.002 * ONES, "v_threshold": 4 * ONES}, {}, 0.0,
+            [0, 0, 0, 0, 0], id="decay",
         ),
     ],
 )  # fmt: skip
 def test_neurons_that_nothing_arrives_at(
     neuron: dict[str, Any], changed: dict[str, Any], bias: float, spikes: list[int], tmp_path: Path
 ) -> None:
-    """One spike of weight 4 - 1/2 in the first step and nothing after it: what the neuron does then, counted by an integrator."""
+    """A spike of weight 3.5 in the first step and nothing for two steps: what the neuron does then, counted by an integrator that only a
+    list of spikes reaches, and in an array of its own."""
     window = {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1, "input_shape": np.array([1, 2])}
     conv = {"type": "Conv2d", "weight": np.full((1, 1, 1, 1), 3.5, np.float32), "bias": np.full(1, bias), **window}
     nodes = {"input": terminal("Input", 1, 1, 2), "conv": conv, "neuron": neuron}
@@ -592,11 +597,15 @@ def test_neurons_that_nothing_arrives_at(
     nodes |= {"count": {"type": "I", "r": np.ones(2)}, "output": terminal("Output", 2)}
     nir = write_nir(tmp_path / "net.nir", nodes, list(itertools.pairwise(nodes)))
     inputs = np.zeros((1, 5, 1, 1, 2), np.float32)
-    inputs[0, 0, 0, 0, 0] = 1
+    inputs[0, (0, 3), 0, 0, 0] = 1
+    shown = {name: nodes[name] for name in ("input", "conv", "neuron")} | {"output": terminal("Output", 1, 1, 2)}
+    direct = write_nir(tmp_path / "direct.nir", shown, list(itertools.pairwise(shown)))
     for quantize in (True, False):
         options = dataclasses.replace(PACKED, quantize=quantize, dt=0.001, **changed)
         counted = check(nir, options, {"input": inputs}, tmp_path)[0, :, 0]
         assert np.diff(counted, prepend=0).tolist() == [spike * (4096 if quantize else 1) for spike in spikes]
+        (tmp_path / "direct").mkdir(exist_ok=True)
+        assert check(direct, options, {"input": inputs}, tmp_path / "direct")[0, :, 0].tolist() == spikes
 
 
 def test_a_window_is_no_array(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ class _Layer:
     def _is_still(self) -> bool:
         """Do the outputs keep their state when their sums are 0, and is there nothing else to write? So it is with neurons that do not
         decay: what is above the threshold has spiked when it came there."""
-        if len(self.gathers) > 1 or self.gathers[0].b is not None:
+        if self.gathers[0].b is not None:
             return False
         for step in self.steps:
             kind = step.name.removeprefix("snn.")
