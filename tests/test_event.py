@@ -573,6 +573,10 @@ IF = {"type": "IF", "r": ONES, "v_threshold": ONES}
         pytest.param(IF, {"reset_delay": 1}, 0.0, [1, 0, 0, 1, 0], id="resets late"),
         pytest.param(IF | {"v_reset": 2 * ONES}, {}, 0.0, [1, 1, 1, 1, 1], id="resets above its threshold"),
         pytest.param(IF | {"v_threshold": -ONES}, {}, 0.0, [1, 1, 1, 1, 1], id="threshold below 0"),
+        # The other neuron, which never gets anything, spikes at once: 0 is above -1.
+        pytest.param(
+            IF | {"v_threshold": -ONES, "v_reset": -2 * ONES}, {}, 0.0, [1, 0, 0, 1, 0], id="at rest above its threshold"
+        ),
         pytest.param(IF, {}, 0.6, [1, 0, 1, 1, 0], id="bias"),
         pytest.param(
             {"type": "LIF", "r": 2 * ONES, "tau": 0.002 * ONES, "v_leak": 3 * ONES, "v_threshold": ONES}, {}, 0.0,
