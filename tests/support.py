@@ -91,3 +91,14 @@ def chain(path: Path, weight: np.ndarray, neuron: dict[str, Any], bias: np.ndarr
         synapse = {"type": "Affine", "weight": weight, "bias": bias}
     nodes = {"input": terminal("Input", inputs), "fc": synapse, "neuron": neuron, "output": terminal("Output", outputs)}
     return write_nir(path, nodes, [("input", "fc"), ("fc", "neuron"), ("neuron", "output")])
+
+
+def two_ends(path: Path) -> Path:
+    """Two inputs, and two outputs: of two types in integer mode, in float with fractions."""
+    nodes = {
+        "right": terminal("Input", 2), "left": terminal("Input", 3), "vote": terminal("Output", 1), "echo": terminal("Output", 3),
+        "fc_l": {"type": "Linear", "weight": np.array([[1.0, 2.0, 4.0]])}, "fc_r": {"type": "Linear", "weight": np.array([[0.5, 0.25]])},
+        "n": {"type": "I", "r": np.ones(1)},
+    }  # fmt: skip
+    edges = [("left", "fc_l"), ("right", "fc_r"), ("fc_l", "n"), ("fc_r", "n"), ("n", "vote"), ("left", "echo")]
+    return write_nir(path, nodes, edges)

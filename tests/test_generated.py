@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import EXACT, WARNINGS
-from support import CONSTRUCTED, CONSTRUCTED_DT, chain, lif, reset_of, terminal, write_nir
+from support import CONSTRUCTED, CONSTRUCTED_DT, chain, lif, reset_of, terminal, two_ends, write_nir
 
 from snn_builder.api import generate
 from snn_builder.errors import Refused
@@ -238,13 +238,7 @@ def test_names_that_collide(tmp_path: Path, one: str, other: str, c_name: str) -
 
 def test_several_terminals(tmp_path: Path) -> None:
     """Inputs then outputs, each in name order; macros carry the terminal's name; types follow what an Output carries."""
-    nodes = {
-        "right": terminal("Input", 2), "left": terminal("Input", 3), "vote": terminal("Output", 1), "echo": terminal("Output", 3),
-        "fc_l": {"type": "Linear", "weight": np.array([[1.0, 2.0, 4.0]])}, "fc_r": {"type": "Linear", "weight": np.array([[0.5, 0.25]])},
-        "n": {"type": "I", "r": np.ones(1)},
-    }  # fmt: skip
-    edges = [("left", "fc_l"), ("right", "fc_r"), ("fc_l", "n"), ("fc_r", "n"), ("n", "vote"), ("left", "echo")]
-    files = generated(write_nir(tmp_path / "net.nir", nodes, edges), tmp_path, quantize=True)
+    files = generated(two_ends(tmp_path / "net.nir"), tmp_path, quantize=True)
     program = """
 #include <stdio.h>
 #include "snn_network.h"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import CONSTRUCTED, CONSTRUCTED_DT, ROOT, chain, lif, reset_of, terminal, write_nir
+from support import CONSTRUCTED, CONSTRUCTED_DT, ROOT, chain, lif, reset_of, two_ends
 
 import snn_builder
 from snn_builder import host, progress
@@ -103,17 +103,6 @@ def test_data_of_any_type_is_converted_in_parts(
     loaded = snn_builder.load(net, quantize=quantize)
     same_bits(loaded.run(data), reference)
     assert np.array_equal(data, before)
-
-
-def two_ends(path: Path) -> Path:
-    """Two inputs, and outputs of two types in integer mode."""
-    nodes = {
-        "right": terminal("Input", 2), "left": terminal("Input", 3), "vote": terminal("Output", 1), "echo": terminal("Output", 3),
-        "fc_l": {"type": "Linear", "weight": np.array([[1.0, 2.0, 4.0]])}, "fc_r": {"type": "Linear", "weight": np.array([[0.5, 0.25]])},
-        "n": {"type": "I", "r": np.ones(1)},
-    }  # fmt: skip
-    edges = [("left", "fc_l"), ("right", "fc_r"), ("fc_l", "n"), ("fc_r", "n"), ("n", "vote"), ("left", "echo")]
-    return write_nir(path, nodes, edges)
 
 
 @pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])

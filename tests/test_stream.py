@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scons_tree import SMALL, Tree, make_tree
 from streamed import Faulty, image, native, network_sources
-from support import ROOT, chain, lif, terminal, write_nir
+from support import ROOT, chain, lif, two_ends
 
 from snn_builder import progress
 from snn_builder.__main__ import main
@@ -128,17 +128,6 @@ def test_the_checks_of_the_fault_run_can_fail(net: Path, tmp_path: Path) -> None
 def test_the_shortest_form_that_loses_nothing(values: np.ndarray, bits: int) -> None:
     assert pack(values)[0] == bits
     assert len(pack(values)[1]) == -(-3 * bits // 8)
-
-
-def two_ends(path: Path) -> Path:
-    """Two inputs, outputs of two types in integer mode; in float with fractions."""
-    nodes = {
-        "right": terminal("Input", 2), "left": terminal("Input", 3), "vote": terminal("Output", 1), "echo": terminal("Output", 3),
-        "fc_l": {"type": "Linear", "weight": np.array([[1.0, 2.0, 4.0]])}, "fc_r": {"type": "Linear", "weight": np.array([[0.5, 0.25]])},
-        "n": {"type": "I", "r": np.ones(1)},
-    }  # fmt: skip
-    edges = [("left", "fc_l"), ("right", "fc_r"), ("fc_l", "n"), ("fc_r", "n"), ("n", "vote"), ("left", "echo")]
-    return write_nir(path, nodes, edges)
 
 
 @pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])

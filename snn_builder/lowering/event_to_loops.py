@@ -113,9 +113,8 @@ def _events(op: _Op) -> None:
             with loop(0, rows) as i:
                 one(flat([i, j], [columns]), flat([j, i], [rows]))
 
-    words = columns // 4 * 4 if str(type_) == "i8" and n >= 8 else 0
-    if rows > 1 and (columns % 4 or rows > FEW_ROWS):  # no words, or too many to look at
-        words = 0
+    aligned = rows == 1 or (columns % 4 == 0 and rows <= FEW_ROWS)  # else no words, or too many to look at
+    words = columns // 4 * 4 if str(type_) == "i8" and n >= 8 and aligned else 0
     if words:
         with loop(0, words, 4) as j:
             helper = f"{ANY_OF_FOUR}.{n}"

@@ -26,6 +26,7 @@ from .memory import (
     extents,
     flat,
     index,
+    index_type,
     listed,
     load,
     loop,
@@ -192,7 +193,7 @@ class WindowGather(Gather):
 
     def move_to(self, place: list[ir.Value], group: ir.Value) -> None:
         """Lists what the window at a place of the output sees, as rows of weights, and beside it the values."""
-        self.events = self._per_tap("window", ir.IntegerType.get_unsigned(16 if self.inputs <= 0xFFFF else 32))
+        self.events = self._per_tap("window", index_type(self.inputs))
         self.count = variable(f"{self._prefix}_seen", ir.IndexType.get(), index(0))
         if self._values is not None:
             self.x = self._per_tap("values", element_type(self._values))

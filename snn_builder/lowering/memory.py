@@ -160,6 +160,11 @@ def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
 # Lists
 
 
+def index_type(count: int) -> ir.Type:
+    """The element type of a list of indices below `count`."""
+    return ir.IntegerType.get_unsigned(16 if count <= 0xFFFF else 32)
+
+
 def count_of(count: ir.Value) -> ir.Value:
     """How many are listed, as an index."""
     return as_index(load(count))

@@ -17,6 +17,7 @@ from mlir.passmanager import ExternalPass
 
 from ..dialect import event as event_form
 from ..dialect.checks import operands
+from .memory import index_type
 from .scalar import name_of
 
 # Operations that treat each of their n outputs for itself, and the operands that they write.
@@ -285,8 +286,9 @@ class _Function:
 
     def _new_list(self, name: str, of: ir.Value) -> tuple[ir.Value, ir.Value]:
         count = _count(of)
-        index = ir.IntegerType.get_unsigned(16 if count <= 0xFFFF else 32)
-        return self._buffer(f"{name}_list", count, index), self._buffer(f"{name}_count", 1, ir.IndexType.get())
+        return self._buffer(f"{name}_list", count, index_type(count)), self._buffer(
+            f"{name}_count", 1, ir.IndexType.get()
+        )
 
     def _buffer(self, name: str, count: int, element: ir.Type) -> ir.Value:
         with ir.InsertionPoint.at_block_begin(self.block):
